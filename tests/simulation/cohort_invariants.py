@@ -3,7 +3,8 @@
 Everything is read from the objects as the store had them. What may lag is what the manager had under way: a decision is
 judged by the quotas and queues as they were at any time in the last LAG before its write.
 
-    S1   who gets quota fits into it: ClusterQueue, cohorts above, limits; recounted from the specs (`recount`)
+    S1   who gets quota fits into it: ClusterQueue, cohorts above, limits; recounted from the specs (`recount`); there
+         is none below a cycle of Cohorts
     S3   what an admission counts is the request, by value
     S5   no quota for a Workload that is gated, or of a namespace that the ClusterQueue does not select
     S6   a StrictFIFO ClusterQueue admits nobody before an earlier one that could be admitted
@@ -12,7 +13,8 @@ judged by the quotas and queues as they were at any time in the last LAG before 
     S8   no victim has a higher priority in the same ClusterQueue; fair sharing takes from the larger share only
     S9   nothing is preempted more than twice while users and admins do nothing
     S12  quota in use is not lost with its Workload
-    S24  a queue or flavor in use is not deleted
+    S13  a Job that runs again has a startTime that is not before its resume
+    S24  a ClusterQueue is not deleted while its quota is in use, nor a flavor while a ClusterQueue names it
     S25  finalizers, annotations and conditions of other programs stay
     S27  nothing in a namespace names an object of the other
 """
@@ -90,14 +92,18 @@ class CohortHistory(History):
     batches: dict[str, datetime] = field(default_factory=dict)  # by uid of the preemptor: when its victims were evicted
     admissions: list[tuple[datetime, Tree]] = field(default_factory=list)  # the last ones
     evictions: Counter[str] = field(default_factory=Counter)  # by uid: preemptions since the last input
-    checked: Counter[str] = field(default_factory=Counter)  # how often each invariant was put to the test
+    below_cycle: set[str] = field(default_factory=set)  # ClusterQueues
+    guarded: set[str] = field(default_factory=set)  # by uid: what has had the finalizer of the manager
+    resumed: dict[str, datetime] = field(default_factory=dict)  # by uid of a Job: when, if it was suspended before
 
     def play(self, writes: Iterable[Write]) -> None:
         for write in writes:
             self._time_passes(write.at)
             if write.line in (INPUT, KILLED):
-                self.evictions.clear()
-                self.killed = write.at if write.line == KILLED else self.killed
+                if write.line == KILLED:
+                    self.killed = write.at
+                else:
+                    self.evictions.clear()
             else:
                 self._other_namespace(write.line)
                 self.check([write.line])
@@ -118,11 +124,14 @@ class CohortHistory(History):
         old = self.trees.get(place)
         if what == b"DELETED":
             self.trees.pop(place, None)
-            self._unused(kind, meta["name"])
+            self._unused(kind, tree)
         else:
             if old is not None and old["metadata"]["uid"] == meta["uid"] and not self._users(tree):
                 self._others_stay(old, tree)
             self.trees[place] = tree
+            self.checked[f"S24 {tree['kind']} in use"] += kind in (QUEUES, FLAVORS) and self._in_use(tree)
+            if keys.FINALIZER in meta.get("finalizers", ()):
+                self.guarded.add(meta["uid"])
         if kind in SPECS and (old is None or what == b"DELETED" or old["spec"] != tree["spec"]):
             self._remember_specs()
         super()._write(what, resource, tree)
@@ -145,18 +154,33 @@ class CohortHistory(History):
             ("annotation", old["metadata"].get("annotations") or (), new["metadata"].get("annotations") or ()),
             ("condition", _condition_types(old), _condition_types(new)),
         ):
-            lost = {each for each in before if each.startswith(OTHERS)}.difference(after)
+            others = {each for each in before if each.startswith(OTHERS)}
+            self.checked[f"S25 {what}"] += bool(others)
+            lost = others.difference(after)
             if lost:
                 raise Broken(
                     f"S25: {new['kind']} {new['metadata']['name']} lost {what} {sorted(lost)} of another program"
                 )
 
-    def _unused(self, kind: str, name: str) -> None:
-        """S24: what is in use is not deleted."""
+    def _unused(self, kind: str, tree: Tree) -> None:
+        """S24: what is in use is not deleted, once the manager has seen it."""
+        name = tree["metadata"]["name"]
+        if kind not in (QUEUES, FLAVORS) or tree["metadata"]["uid"] not in self.guarded:
+            return
+        self.checked[f"S24 {tree['kind']}"] += 1
         for queue, usage in self.usages.values():
             used = {fr.flavor for fr, n in usage.items() if n}
             if (kind == QUEUES and name == queue) or (kind == FLAVORS and name in used):
                 raise Broken(f"S24: {kind} {name} was deleted while its quota is in use")
+        if kind == FLAVORS and all(name in _flavors_named(each) for each in self._objects()):
+            raise Broken(f"S24: {kind} {name} was deleted while a ClusterQueue names it")
+
+    def _in_use(self, tree: Tree) -> bool:
+        """Whether the object is being deleted while its quota is in use."""
+        name = tree["metadata"]["name"]
+        return "deletionTimestamp" in tree["metadata"] and any(
+            name == queue or name in {fr.flavor for fr in usage} for queue, usage in self.usages.values()
+        )
 
     def _other_namespace(self, line: bytes) -> None:
         """S27."""
@@ -173,7 +197,10 @@ class CohortHistory(History):
         self.versions = [each for each in self.versions if each.until is None or each.until >= self.now - LAG]
         queues = [msgspec.convert(t, ClusterQueue) for (kind, _, _), t in self.trees.items() if kind == QUEUES]
         cohorts = [msgspec.convert(t, Cohort) for (kind, _, _), t in self.trees.items() if kind == COHORTS]
-        self.versions.append(Specs(None, ClusterObjects(cluster_queues=queues, cohorts=cohorts)))
+        objects = ClusterObjects(cluster_queues=queues, cohorts=cohorts)
+        self.versions.append(Specs(None, objects))
+        counted = Recount(objects, {})
+        self.below_cycle = {q.metadata.name for q in queues if counted.is_below_cycle(("cq", q.metadata.name))}
         self.edited = self.now
 
     def _objects(self) -> list[ClusterObjects]:
@@ -198,6 +225,8 @@ class CohortHistory(History):
         spec = next((q.spec for q in objects.cluster_queues if q.metadata.name == queue), None)
         flavors = [f.name for g in spec.resource_groups for f in g.flavors] if spec is not None else []
         counted = Recount(objects, total)
+        if counted.is_below_cycle(("cq", queue)):
+            return False
         fitting = (counted.available(("cq", queue), FlavorResource(each, CPU)) >= need for each in flavors)
         return any(ok for each, ok in zip(flavors, fitting, strict=True) if not flavor or each == flavor)
 
@@ -210,6 +239,21 @@ class CohortHistory(History):
     def _within_quota(self) -> None:
         """Done by `_workload`, which knows what has changed."""
 
+    # --- S13 ---
+
+    def _job(self, what: bytes, new: Tree) -> None:
+        uid, old = new["metadata"]["uid"], self.jobs.get(new["metadata"]["uid"])
+        super()._job(what, new)
+        if what == b"DELETED" or new["spec"].get("suspend"):
+            self.resumed.pop(uid, None)
+        elif old is not None and old["spec"].get("suspend"):
+            self.resumed[uid] = self.now.replace(microsecond=0)
+        started = (new.get("status") or {}).get("startTime")
+        if uid in self.resumed and started and not is_true(new, "Suspended"):
+            self.checked["S13"] += 1
+            if datetime.fromisoformat(started) < self.resumed[uid]:
+                raise Broken(f"S13: {new['metadata']['name']} was resumed and has the startTime {started}")
+
     # --- Workloads ---
 
     def _workload(self, what: bytes, new: Tree) -> None:
@@ -221,6 +265,7 @@ class CohortHistory(History):
             self.reprioritized[uid] = self.now
         before = self.usages.pop(uid, None)
         if what == b"DELETED":
+            self.checked["S12 deleted"] += before is not None
             if before is not None and self._uses_nodes(new):
                 raise Broken(f"S12: {name} was deleted with its quota while its pods use nodes")
             super()._workload(what, new)
@@ -229,6 +274,7 @@ class CohortHistory(History):
         if after is not None:
             self.usages[uid] = after
         super()._workload(what, new)
+        self.checked["S1 below a cycle"] += waits(new) and self._queue_of(new) in self.below_cycle
         if after is not None and (before is None or after[0] != before[0] or after[1] - before[1]):
             self._check_quota(name, *after)
         if after is not None and before is None:
@@ -240,11 +286,15 @@ class CohortHistory(History):
     def _check_quota(self, name: str, queue: str, usage: Counter[FlavorResource]) -> None:
         self.checked["S1"] += 1
         recounts = [Recount(objects, self._total()) for objects in self._objects()]
+        if all(r.is_below_cycle(("cq", queue)) for r in recounts):
+            raise Broken(f"S1: {name} got quota in {queue}, which is below a cycle of Cohorts")
+        recounts = [r for r in recounts if not r.is_below_cycle(("cq", queue))]
         if not any(all(r.available(("cq", queue), fr) >= 0 for fr in usage if usage[fr]) for r in recounts):
             raise Broken(f"S1: {name} got {dict(usage)} in {queue}, beyond the quota: {recounts[-1].usage}")
 
     def _check_admission(self, name: str, w: Tree, usage: Counter[FlavorResource]) -> None:
         self.admissions = [each for each in self.admissions if each[0] == self.now] + [(self.now, w)]
+        self.checked["S3"] += 1
         if sum(usage.values()) != request(w):
             raise Broken(f"S3: {name} requests {request(w)}, and its admission counts {dict(usage)}")
         if (
@@ -314,6 +364,7 @@ class CohortHistory(History):
             raise Broken(f"S7: {name} of {theirs} was preempted for one of {queue} by {rule}")
         if not self._is_reprioritized(victim, preemptor):
             self._check_priorities(name, victim, preemptor)
+        self.checked["S7 minimum runtime"] += self._protected_until(victim) > EPOCH
         if self._protected_until(victim) > self.now:
             raise Broken(f"S7: {name} was preempted in its minimum runtime")
         if rule == "InCohortFairSharing" and self.edited < self.now - LAG and not self._claimants():
@@ -327,6 +378,7 @@ class CohortHistory(History):
         rule, queue = condition(victim, "Preempted")["reason"], self._queue_of(preemptor)
         theirs = (victim["status"].get("admission") or {}).get("clusterQueue", "")
         policy = self._spec(queue).get("preemption") or {}
+        self.checked["S8"] += theirs == queue
         if theirs == queue and priority(victim) > priority(preemptor):
             raise Broken(f"S8: {name} was preempted for a lower priority")
         field = "withinClusterQueue" if theirs == queue else "reclaimWithinCohort"
@@ -349,6 +401,7 @@ class CohortHistory(History):
 
     def _check_shares(self, name: str, victim: Tree, preemptor: Tree) -> None:
         """S8: the preemptor's share with it is below the victim's, where their branches of the tree meet."""
+        self.checked["S8 shares"] += 1
         objects = self._objects()[-1]
         before = Recount(objects, self._total())
         mine, theirs = before.branches(self._queue_of(preemptor), victim["status"]["admission"]["clusterQueue"])
@@ -444,6 +497,11 @@ class CohortHistory(History):
 
 QUEUES, COHORTS, FLAVORS = (f"{each}.kueue.x-k8s.io" for each in ("clusterqueues", "cohorts", "resourceflavors"))
 SPECS = (QUEUES, COHORTS, FLAVORS)
+
+
+def _flavors_named(objects: ClusterObjects) -> set[str]:
+    """By ClusterQueues."""
+    return {f.name for q in objects.cluster_queues for g in q.spec.resource_groups for f in g.flavors}
 
 
 # --- reading -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ kept as a file in `kept_lives`, and stays what it is when the generator changes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -21,9 +22,9 @@ FLAVORS = ("plain", "spot")
 SPOT_TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 PRIORITIES = {"low": 10, "mid": 50, "high": 100}
 PARENTS = {"root": "", "left": "root", "right": "root", "leaf": "left"}  # depth 3
-JOBS_OF_A_TEAM = 8
 BASE, MAXIMUM, LIMIT = 1, 4, 2  # requeue backoff
 MAX_MIN_RUNTIME = 6
+CROWD, LENGTH = (4, 8), (10, 24)  # Jobs that fill the queues at first; steps after them
 OUTCOMES: tuple[Tree, ...] = (
     {"ready_after": 0.2, "ends_after": 2.0},
     {"ready_after": 0.2, "ends_after": None},
@@ -45,15 +46,28 @@ class Life(msgspec.Struct, frozen=True):
     moves: list[Tree]
 
 
+@dataclass
+class Scene:
+    """What the moves so far have made: the objects, and the Jobs by team and name."""
+
+    objects: list[Tree]
+    protects: bool  # whether a Job may ask for a minimum runtime
+    jobs: list[tuple[str, str]] = field(default_factory=list)
+    deleted: list[tuple[str, str]] = field(default_factory=list)  # whose names can be taken again
+
+
 def life(seed: int) -> Life:
     """The life of this seed."""
     rng = Random(seed)
     objects = [*_classes(), *_flavors(rng), *_cohorts(rng)]
     queues = list(_cluster_queues(rng))
     objects += [*queues, *_local_queues(queues)]
-    crowd = [_submitting(rng, objects) for _ in range(rng.randint(4, 8))]
     config = _config(rng)
-    return Life(config, objects, crowd + [_move(rng, objects) for _ in range(rng.randint(15, 45))])
+    scene = Scene(objects, "maxMinRuntime" in config)
+    moves = [_submitting(rng, scene) for _ in range(rng.randint(*CROWD))]
+    for _ in range(rng.randint(*LENGTH)):
+        moves += _step(rng, scene)
+    return Life(config, objects, moves)
 
 
 # --- the cluster -------------------------------------------------------------------------------------------
@@ -183,37 +197,50 @@ def _local_queues(queues: list[Tree]) -> Iterator[Tree]:
 # --- moves -------------------------------------------------------------------------------------------------
 
 
-def _move(rng: Random, objects: list[Tree]) -> Tree:
+def _move(rng: Random, scene: Scene) -> Tree:
     make = rng.choices([make for make, _ in MOVES], [weight for _, weight in MOVES])[0]
-    return {**make(rng, objects), "pause": rng.choice(PAUSES)}
+    return {**make(rng, scene), "pause": rng.choice(PAUSES)}
 
 
-def _submitting(rng: Random, objects: list[Tree]) -> Tree:
+def _submitting(rng: Random, scene: Scene) -> Tree:
     """A small Job of low priority that runs until it is stopped: the later ones are larger, and preempt it."""
-    found = _submit(rng, objects)
+    found = _submit(rng, scene)
     found["job"]["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "low"
-    found["job"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    _request(found, "1")
     return {**found, "outcome": rng.choice(OUTCOMES[1:4]), "pause": 0.02}
+
+
+def _request(submission: Tree, cpu: str) -> None:
+    submission["job"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
 
 
 def _of_kind(objects: list[Tree], *kinds: str) -> list[Tree]:
     return [each for each in objects if each["kind"] in kinds]
 
 
-def _job_name(rng: Random) -> tuple[str, str]:
+def _job_name(rng: Random, scene: Scene) -> tuple[str, str]:
+    return rng.choice(scene.jobs)
+
+
+def _new_job_name(rng: Random, scene: Scene) -> tuple[str, str]:
+    """Of a Job that was deleted, or a new one."""
+    if scene.deleted and rng.random() < 0.3:
+        return scene.deleted.pop()
     team = rng.choice(TEAMS)
-    return team, f"{team}-{rng.randrange(JOBS_OF_A_TEAM)}"
+    scene.jobs.append((team, f"{team}-{len(scene.jobs)}"))
+    return scene.jobs[-1]
 
 
-def _submit(rng: Random, objects: list[Tree]) -> Tree:
-    team, name = _job_name(rng)
-    queue = rng.choice(_of_kind(objects, "ClusterQueue"))["metadata"]["name"]
+def _submit(rng: Random, scene: Scene) -> Tree:
+    team, name = _new_job_name(rng, scene)
+    queue = rng.choice(_of_kind(scene.objects, "ClusterQueue"))["metadata"]["name"]
     labels = {"kueue.x-k8s.io/queue-name": f"{team}-{queue}"}
     if rng.random() < 0.7:
         labels["kueue.x-k8s.io/priority-class"] = rng.choice(list(PRIORITIES))
     if rng.random() < 0.4:
         labels["kueue.x-k8s.io/max-exec-time-seconds"] = str(rng.choice((3, 10, 40)))
-    notes = {"sluice/min-runtime": f"{rng.randint(1, MAX_MIN_RUNTIME)}s"} if rng.random() < 0.25 else {}
+    protects = scene.protects and rng.random() < 0.25
+    notes = {"sluice/min-runtime": f"{rng.randint(1, MAX_MIN_RUNTIME)}s"} if protects else {}
     if rng.random() < 0.05:
         notes["kueue.x-k8s.io/admission-gated-by"] = "example.com/gate"
     cpu = rng.choice(("1", "1", "1500m", "2", "2", "3", "3", "4", "0.5", "9"))
@@ -232,24 +259,26 @@ def _outcome(rng: Random) -> Tree:
     return rng.choice(OUTCOMES[1:3]) if rng.random() < 0.6 else rng.choice(OUTCOMES)
 
 
-def _change_outcome(rng: Random, objects: list[Tree]) -> Tree:
-    return {"do": "change_outcome", "name": _job_name(rng)[1], "outcome": rng.choice(OUTCOMES)}
+def _change_outcome(rng: Random, scene: Scene) -> Tree:
+    return {"do": "change_outcome", "name": _job_name(rng, scene)[1], "outcome": rng.choice(OUTCOMES)}
 
 
-def _delete_job(rng: Random, objects: list[Tree]) -> Tree:
-    return {"do": "delete_job", "job": _job_name(rng), "how": rng.choice(("Background", "Foreground", "Orphan"))}
+def _delete_job(rng: Random, scene: Scene) -> Tree:
+    job = _job_name(rng, scene)
+    scene.deleted.append(job)
+    return {"do": "delete_job", "job": job, "how": rng.choice(("Background", "Foreground", "Orphan"))}
 
 
-def _set_active(rng: Random, objects: list[Tree]) -> Tree:
-    return {"do": "patch_workload", "job": _job_name(rng), "patch": {"spec": {"active": rng.random() < 0.4}}}
+def _set_active(rng: Random, scene: Scene) -> Tree:
+    return {"do": "patch_workload", "job": _job_name(rng, scene), "patch": {"spec": {"active": rng.random() < 0.4}}}
 
 
-def _gate(rng: Random, objects: list[Tree]) -> Tree:
+def _gate(rng: Random, scene: Scene) -> Tree:
     gates = {"kueue.x-k8s.io/admission-gated-by": rng.choice((None, "example.com/gate"))}
-    return {"do": "patch_job", "job": _job_name(rng), "patch": {"metadata": {"annotations": gates}}}
+    return {"do": "patch_job", "job": _job_name(rng, scene), "patch": {"metadata": {"annotations": gates}}}
 
 
-def _change_priority(rng: Random, objects: list[Tree]) -> Tree:
+def _change_priority(rng: Random, scene: Scene) -> Tree:
     """Of a Job, which may run, or of all Jobs of a class."""
     if rng.random() < 0.3:
         value = rng.choice((0, *PRIORITIES.values()))
@@ -262,24 +291,24 @@ def _change_priority(rng: Random, objects: list[Tree]) -> Tree:
             "patch": {"value": value},
         }
     labels = {"kueue.x-k8s.io/priority-class": rng.choice(list(PRIORITIES))}
-    return {"do": "patch_job", "job": _job_name(rng), "patch": {"metadata": {"labels": labels}}}
+    return {"do": "patch_job", "job": _job_name(rng, scene), "patch": {"metadata": {"labels": labels}}}
 
 
-def _stop(rng: Random, objects: list[Tree]) -> Tree:
-    meta = rng.choice(_of_kind(objects, "ClusterQueue", "LocalQueue", "LocalQueue"))
+def _stop(rng: Random, scene: Scene) -> Tree:
+    meta = rng.choice(_of_kind(scene.objects, "ClusterQueue", "LocalQueue", "LocalQueue"))
     policy = rng.choice(("Hold", "HoldAndDrain", "None", "None"))
-    return {"do": "patch", **_place(meta), "patch": {"spec": {"stopPolicy": policy}}}
+    return _patch(meta, {"stopPolicy": policy})
 
 
-def _edit_quota(rng: Random, objects: list[Tree]) -> Tree:
+def _edit_quota(rng: Random, scene: Scene) -> Tree:
     """Other numbers, in the same flavors."""
-    chosen = rng.choice([each for each in _of_kind(objects, "ClusterQueue", "Cohort") if _flavors_of(each)])
+    chosen = rng.choice([each for each in _of_kind(scene.objects, "ClusterQueue", "Cohort") if _flavors_of(each)])
     groups = _groups(rng, _flavors_of(chosen), 4)
     if chosen["kind"] == "ClusterQueue" and "cohortName" not in chosen["spec"]:
         _drop_limits(groups)
     if chosen["kind"] == "Cohort" and "parentName" not in chosen["spec"]:
         _drop_limits(groups)
-    return {"do": "patch", **_place(chosen), "patch": {"spec": {"resourceGroups": groups}}}
+    return _patch(chosen, {"resourceGroups": groups})
 
 
 def _flavors_of(tree: Tree) -> tuple[str, ...]:
@@ -290,37 +319,67 @@ def _place(tree: Tree) -> Tree:
     return {"kind": tree["kind"], "name": tree["metadata"]["name"], "namespace": tree["metadata"].get("namespace", "")}
 
 
-def _move_queue(rng: Random, objects: list[Tree]) -> Tree:
+def _move_queue(rng: Random, scene: Scene) -> Tree:
     """To another cohort; one that has limits stays in some cohort."""
-    chosen = rng.choice(_of_kind(objects, "ClusterQueue"))
-    return {"do": "patch", **_place(chosen), "patch": {"spec": {"cohortName": rng.choice(list(PARENTS))}}}
+    chosen = rng.choice(_of_kind(scene.objects, "ClusterQueue"))
+    return _patch(chosen, {"cohortName": rng.choice(list(PARENTS))})
 
 
-def _another_writer(rng: Random, objects: list[Tree]) -> Tree:
+def _another_writer(rng: Random, scene: Scene) -> Tree:
     """A finalizer, an annotation or a condition of another program, on a Workload or a queue."""
     number = rng.randrange(3)
     if rng.random() < 0.5:
-        return {"do": "write_on_workload", "job": _job_name(rng), "number": number}
-    return {"do": "write_on_object", **_place(rng.choice(_of_kind(objects, *WRITTEN_BY_OTHERS))), "number": number}
+        return {"do": "write_on_workload", "job": _job_name(rng, scene), "number": number}
+    chosen = rng.choice(_of_kind(scene.objects, *WRITTEN_BY_OTHERS))
+    return {"do": "write_on_object", **_place(chosen), "number": number}
 
 
+def _delete_object(rng: Random, scene: Scene) -> Tree:
+    return {"do": "delete", **_place(rng.choice(_of_kind(scene.objects, *DELETED)))}
+
+
+def _create_object(rng: Random, scene: Scene) -> Tree:
+    """As it was at first; refused unless it was deleted."""
+    return {"do": "create", "tree": rng.choice(_of_kind(scene.objects, *DELETED))}
+
+
+def _set_parent(rng: Random, scene: Scene) -> Tree:
+    """Another parent of a Cohort, none, or the first one."""
+    chosen = rng.choice(_of_kind(scene.objects, "Cohort"))
+    parent = rng.choice((None, *PARENTS)) if rng.random() < 0.5 else _first_parent(chosen)
+    spec: Tree = {"parentName": parent}
+    if parent is None and "resourceGroups" in chosen["spec"]:
+        spec["resourceGroups"] = _groups(rng, _flavors_of(chosen), 3)
+        _drop_limits(spec["resourceGroups"])
+    return _patch(chosen, spec)
+
+
+def _first_parent(cohort: Tree) -> str | None:
+    return cohort["spec"].get("parentName")
+
+
+def _patch(tree: Tree, spec: Tree) -> Tree:
+    return {"do": "patch", **_place(tree), "patch": {"spec": spec}}
+
+
+DELETED = ("ClusterQueue", "ResourceFlavor", "Cohort")
 WRITTEN_BY_OTHERS = ("ClusterQueue", "LocalQueue", "ResourceFlavor")
 
 
-def _delete_workload(rng: Random, objects: list[Tree]) -> Tree:
-    return {"do": "delete_workload", "job": _job_name(rng)}
+def _delete_workload(rng: Random, scene: Scene) -> Tree:
+    return {"do": "delete_workload", "job": _job_name(rng, scene)}
 
 
-def _kill(rng: Random, objects: list[Tree]) -> Tree:
+def _kill(rng: Random, scene: Scene) -> Tree:
     """Ends the queue's controllers before, at or after one of their next writes, or at once."""
     return {"do": "kill", "writes": rng.choice((0, 0, 1, 2, 3, 5)), "applied": rng.random() < 0.5}
 
 
-def _start(rng: Random, objects: list[Tree]) -> Tree:
+def _start(rng: Random, scene: Scene) -> Tree:
     return {"do": "start"}
 
 
-def _wait(rng: Random, objects: list[Tree]) -> Tree:
+def _wait(rng: Random, scene: Scene) -> Tree:
     return {"do": "wait"}
 
 
@@ -339,7 +398,53 @@ MOVES = (
     (_gate, 2),
     (_move_queue, 2),
     (_delete_workload, 1),
+    (_delete_object, 3),
+    (_create_object, 5),
+    (_set_parent, 3),
 )
+
+
+# --- several moves ---
+
+
+def _step(rng: Random, scene: Scene) -> list[Tree]:
+    make = rng.choices([make for make, _ in STEPS], [weight for _, weight in STEPS])[0]
+    return make(rng, scene)
+
+
+def _one_move(rng: Random, scene: Scene) -> list[Tree]:
+    return [_move(rng, scene)]
+
+
+def _contention(rng: Random, scene: Scene) -> list[Tree]:
+    """A large Job of high priority, and small ones that could take what its victims release while these stop."""
+    large = _submit(rng, scene)
+    large["job"]["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = rng.choice(("mid", "high"))
+    _request(large, rng.choice(("2", "3", "4")))
+    small = [_submitting(rng, scene) for _ in range(rng.randint(1, 3))]
+    for each in small:
+        each["pause"] = rng.choice((0.02, 0.3, 1.0))
+    return [{**large, "pause": rng.choice((0.3, 0.6, 1.0))}, *small]
+
+
+def _replacement(rng: Random, scene: Scene) -> list[Tree]:
+    """Of a ClusterQueue that is perhaps in use, and perhaps of a flavor."""
+    replaced = [rng.choice(_of_kind(scene.objects, "ClusterQueue"))]
+    replaced += rng.sample(_of_kind(scene.objects, "ResourceFlavor"), rng.randint(0, 1))
+    deletions = [{"do": "delete", **_place(each)} for each in replaced]
+    creations = [{"do": "create", "tree": each} for each in rng.sample(replaced, len(replaced))]
+    moves = [*deletions, _submit(rng, scene), *creations]
+    return [{**each, "pause": rng.choice(PAUSES)} for each in moves]
+
+
+def _cycle(rng: Random, scene: Scene) -> list[Tree]:
+    """`left` gets a parent that is below it, and its first one again after a Job was submitted."""
+    left = next(each for each in _of_kind(scene.objects, "Cohort") if each["metadata"]["name"] == "left")
+    closed, opened = (_patch(left, {"parentName": parent}) for parent in ("leaf", _first_parent(left)))
+    return [{**each, "pause": rng.choice((0.3, 1.0, 3.1))} for each in (closed, _submit(rng, scene), opened)]
+
+
+STEPS = ((_one_move, 76), (_contention, 16), (_replacement, 5), (_cycle, 3))
 
 
 def with_api(tree: Tree) -> Tree:

@@ -147,14 +147,14 @@ class Player:
             meta = {"name": team, "labels": {"team": team}}
             await self.client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         for tree in self.life.objects:
-            namespace = tree["metadata"].get("namespace", "")
-            await self.client.create(RESOURCES[tree["kind"]], namespace, with_api(tree))
+            await self.create(tree)
 
     # --- moves ---
 
     async def _make(self, move: Tree) -> None:
         arguments = {key: value for key, value in move.items() if key not in ("do", "pause")}
-        self._note(INPUT)
+        if move["do"] not in ("kill", "start", "wait"):
+            self._note(INPUT)
         if self.world.alive or move["do"] in ("start", "wait"):
             with contextlib.suppress(ApiError, LookupError):  # refused, or the object does not exist
                 await getattr(self, move["do"])(**arguments)
@@ -181,6 +181,12 @@ class Player:
 
     async def patch(self, kind: str, name: str, namespace: str, patch: Tree) -> None:
         await self._patch(RESOURCES[kind], namespace, name, patch)
+
+    async def delete(self, kind: str, name: str, namespace: str) -> None:
+        await self.client.delete(RESOURCES[kind], namespace, name)
+
+    async def create(self, tree: Tree) -> None:
+        await self.client.create(RESOURCES[tree["kind"]], tree["metadata"].get("namespace", ""), with_api(tree))
 
     async def write_on_workload(self, job: list[str], number: int) -> None:
         name = await self._workload(*job)
@@ -231,21 +237,35 @@ class Player:
         await asyncio.sleep(1)  # the controllers have seen inactive Workloads before these are activated
         self.outcomes.clear()
         self._note(INPUT)
-        for tree in self.life.objects:
-            spec = {"stopPolicy": "None"} if tree["kind"] in ("ClusterQueue", "LocalQueue") else {}
-            if tree["kind"] in ("ClusterQueue", "Cohort") and "resourceGroups" in tree["spec"]:
-                spec["resourceGroups"] = tree["spec"]["resourceGroups"]
-            if spec:
-                await self.patch(
-                    tree["kind"], tree["metadata"]["name"], tree["metadata"].get("namespace", ""), {"spec": spec}
-                )
+        await self._restore()
         await asyncio.sleep(QUIET_SECONDS)
         self.sampler.judges = False  # what is pending now is so for good, or for short
         for _ in range(4):
             await self._activate()
             await asyncio.sleep(OWED_SECONDS / 4)
 
+    async def _restore(self) -> None:
+        """Create what was deleted and is gone; release and open what exists."""
+        for tree in self.life.objects:
+            resource, meta, spec = RESOURCES[tree["kind"]], tree["metadata"], tree.get("spec", {})
+            place = meta.get("namespace", ""), meta["name"]
+            try:
+                found = await self.client.get(resource, *place)
+            except ApiError:
+                self._note(INPUT)
+                await self.create(tree)
+                continue
+            if "deletionTimestamp" in found["metadata"]:
+                await self._patch(resource, *place, _without_others(found))
+                continue
+            patch = {"stopPolicy": "None"} if tree["kind"] in ("ClusterQueue", "LocalQueue") else {}
+            patch |= {"parentName": spec.get("parentName")} if tree["kind"] == "Cohort" else {}
+            patch |= {"resourceGroups": spec["resourceGroups"]} if "resourceGroups" in spec else {}
+            if patch:
+                await self._patch(resource, *place, {"spec": patch})
+
     async def _activate(self) -> None:
+        await self._restore()
         gates = {"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": None}}}
         for team in TEAMS:
             for pod in await self.client.list(PODS, team):  # let the kubelet sync the pod again
@@ -256,9 +276,7 @@ class Player:
                 await self._release(w)
 
     async def _release(self, w: Tree) -> None:
-        meta = w["metadata"]
-        rest = [each for each in meta.get("finalizers", ()) if not each.startswith(FOREIGN)]
-        patch: Tree = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": rest}}
+        meta, patch = w["metadata"], _without_others(w)
         if w["spec"].get("active") is False and not is_true(w, "Finished"):
             patch["spec"] = {"active": True}
             self._note(INPUT)
@@ -272,6 +290,12 @@ class Player:
         if self.world.store.revision != revision:
             raise Broken(f"L8: {self.world.store.revision - revision} writes at rest")
         self.sampler.check_rest()
+
+
+def _without_others(tree: Tree) -> Tree:
+    """The patch that removes the finalizers of other programs."""
+    rest = [each for each in tree["metadata"].get("finalizers", ()) if not each.startswith(FOREIGN)]
+    return {"metadata": {"resourceVersion": tree["metadata"]["resourceVersion"], "finalizers": rest}}
 
 
 def play(played: Life) -> Sampler:

@@ -6,6 +6,7 @@ no time. So these hold exactly; what may lag is said with each:
     S2   the cache holds what the store says, and the admissions that are being written; usage follows, from the leaves
          of the quota tree to its roots, and is never negative
     S4   each Workload is in one place: pending, reserved, or out of the queue (gated, inactive, finished, deleted)
+    S24  a ClusterQueue or flavor that is being deleted loses the manager's finalizer when it is not in use
     S26  a reason that a pending Workload has published for WRITTEN_SECONDS is one that the store gave in this time:
          only its numbers may be older. One that was passed over with an equal one has its reason after the period
     S27  a page of the visibility API of one namespace's LocalQueue names nothing of the other
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from queue_manager.api import condition_types, reasons
+from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import (
     ClusterQueue,
     Cohort,
@@ -70,6 +71,7 @@ class Sampler:
         self._since: dict[int, datetime] = {}
         # By uid, for the last samples: when, the reason that the store gave, and the published one.
         self._given: dict[str, deque[tuple[datetime, str, str]]] = {}
+        self._unused: dict[str, datetime] = {}  # by uid: since when it is being deleted and not in use
         self.judges = True
         self.states: list[State] = []
         self.checked: Counter[str] = Counter()
@@ -86,6 +88,7 @@ class Sampler:
                     self._check_reasons()
             else:
                 self._given.clear()
+                self._unused.clear()
 
     def _is_settled(self) -> bool:
         """Whether a manager runs, and has for a sample."""
@@ -109,6 +112,7 @@ class Sampler:
                 raise Broken(f"S4: {w.metadata.name} is (pending, reserved) = {pending, held} and not {expected}")
             found = usage_of(tree)
             if found is not None:
+                self.checked["S2"] += 1
                 usage = +Counter(state.holdings[uid].usage)
                 if usage != +found[1] or state.holdings[uid].cluster_queue != found[0]:
                     raise Broken(f"S2: {w.metadata.name} counts {usage}, and its status says {found}")
@@ -122,6 +126,21 @@ class Sampler:
             if any(value < 0 for node in queue.node.path() for value in node.usage.values()):
                 raise Broken(f"S2: the usage around {queue.name} is negative")
         self._check_pages()
+        self._check_finalizers()
+
+    def _check_finalizers(self) -> None:
+        """S24."""
+        queues, flavors = self._all("clusterqueues", ClusterQueue), self._all("resourceflavors", ResourceFlavor)
+        named = {f.name for q in queues for group in q.spec.resource_groups for f in group.flavors}
+        held = {found[0] for _, tree, _ in self._workloads() if (found := usage_of(tree)) is not None}
+        unused = {q.metadata.uid: q.metadata for q in queues if q.metadata.name not in held}
+        unused |= {f.metadata.uid: f.metadata for f in flavors if f.metadata.name not in named}
+        now = self._world.clock.now()
+        kept = {u: m for u, m in unused.items() if m.deletion_timestamp is not None and keys.FINALIZER in m.finalizers}
+        self._unused = {uid: self._unused.get(uid, now) for uid in kept}
+        for uid, since in self._unused.items():
+            if now - since >= timedelta(seconds=WRITTEN_SECONDS):
+                raise Broken(f"S24: {kept[uid].name} is not in use, and is not deleted")
 
     def _workloads(self) -> Iterator[tuple[str, dict[str, Any], Workload]]:
         for stored in self._world.store.scan(WORKLOADS):
@@ -184,8 +203,10 @@ class Sampler:
             raise Broken("S4: an admission is under way at rest")
         objects, now = self.objects(), self._world.clock.now()
         for _, tree, w in self._workloads():
+            self.checked["L1"] += 1
             if is_true(tree, "Finished"):
                 continue
+            self.checked["L6"] += 1
             if not waits(w):
                 raise Broken(f"L1: {w.metadata.name} neither waits nor has run: {tree['status']}")
             found = ClusterState(objects, self._settings, now).judge(w)
@@ -195,6 +216,7 @@ class Sampler:
                 raise Broken(f"L6: {w.metadata.name} says {published(w)}, and it is {found.reason}")
         for stored in self._world.store.scan("pods"):
             pod = msgspec.json.decode(stored.data)
+            self.checked["L3"] += 1
             if phase(pod) not in ("Succeeded", "Failed"):
                 raise Broken(f"L3: pod {pod['metadata']['name']} is left over")
 

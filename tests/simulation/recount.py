@@ -22,7 +22,7 @@ UNLIMITED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Recount:
-    """The tree of the objects with this usage by ClusterQueue; of objects without a cycle of Cohorts."""
+    """The tree of the objects with this usage by ClusterQueue. Ask nothing about what is below a cycle of Cohorts."""
 
     objects: ClusterObjects
     usage: Mapping[str, Usage]  # by ClusterQueue
@@ -41,6 +41,14 @@ class Recount:
         named = [("co", self.specs[n].parent_name) for n in self.specs if n[0] == "co" and self.specs[n].parent_name]
         named += [("co", self.specs[n].cohort_name) for n in self.specs if n[0] == "cq" and self.specs[n].cohort_name]
         return [n for n in {*self.specs, *named} if self.parent(n) == node]
+
+    def is_below_cycle(self, node: tuple[str, str]) -> bool:
+        seen: set[tuple[str, str]] = set()
+        for above in self.ancestors(node):
+            if above in seen:
+                return True
+            seen.add(above)
+        return False
 
     def quota(self, node: tuple[str, str], fr: FlavorResource) -> tuple[int, int | None, int | None]:
         """(nominal, borrowingLimit, lendingLimit)."""

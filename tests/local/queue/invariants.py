@@ -2,7 +2,7 @@
 
 Everything is read from the objects as the store had them, in the order of their writes. The state of a controller's
 memory does not count, except in `at_rest`. Several ClusterQueues are judged by simulation/cohort_invariants.py and
-simulation/cohort_samples.py, which check S3, S6, S24, S25 and S27 as well.
+simulation/cohort_samples.py, which check S3, S6, S13, S24, S25 and S27 as well.
 
     S1   reserved quota stays within the nominal quota
     S2   the quota cache holds what the store says
@@ -16,6 +16,7 @@ simulation/cohort_samples.py, which check S3, S6, S24, S25 and S27 as well.
     S10  a Job is unsuspended, and gets pods, only while its Workload is admitted
     S11  a stopped Job has its user's template again; a partially admitted one runs with all pods that fit
     S12  quota is given back when no pod of the Job uses a node any more
+    S13  a resumed Job has the startTime of its resume
     S21  requeueState.count grows by one per PodsReady eviction and stays within the limit
     S22  one deactivation per announcement; a reactivation is not undone and starts a new budget
     S23  a backoff is as long as the settings say
@@ -83,6 +84,7 @@ class History:
     workloads: dict[str, Tree] = field(default_factory=dict)
     pods: dict[str, Tree] = field(default_factory=dict)
     originals: dict[str, Tree] = field(default_factory=dict)
+    checked: Counter[str] = field(default_factory=Counter)  # how often each invariant was put to the test
 
     def check(self, lines: Iterable[bytes]) -> None:
         for line in lines:
@@ -106,7 +108,7 @@ class History:
 
     def _queue(self, tree: Tree) -> None:
         name = f"{tree['kind']}/{tree['metadata']['name']}"
-        stops = tree["spec"].get("stopPolicy", "None") != "None"
+        stops = tree["spec"].get("stopPolicy", "None") != "None" or "deletionTimestamp" in tree["metadata"]
         (self.stopped.add if stops else self.stopped.discard)(name)
         if tree["kind"] == "LocalQueue":
             self.members[name] = f"ClusterQueue/{tree['spec']['clusterQueue']}"
@@ -137,6 +139,7 @@ class History:
             self.suspended.setdefault(uid, self.lines)
         if not new["spec"].get("suspend"):
             self.suspended.pop(uid, None)
+        self.checked["S10"] += bool(started)
         if started and not self._users(new) and not (workload is not None and is_true(workload, "Admitted")):
             raise Broken(f"S10: {new['metadata']['name']} was started and is not admitted")
 
@@ -182,6 +185,7 @@ class History:
         self._within_quota()
 
     def _reactivated(self, name: str, w: Tree) -> None:
+        self.checked["S22"] += 1
         if is_true(w, "DeactivationTarget"):
             self.reactivated.add(w["metadata"]["uid"])  # sooner than anybody could tidy up
         elif requeue_state(w):
@@ -198,6 +202,7 @@ class History:
                 raise Broken(f"S22: {name} was reactivated and keeps {requeue_state(w)}")
 
     def _reserved(self, name: str, w: Tree) -> None:
+        self.checked["S5"] += 1
         if is_true(w, "DeactivationTarget"):
             raise Broken(f"S21: {name} got quota and is about to be deactivated")
         local = f"LocalQueue/{w['spec'].get('queueName', '')}"
@@ -249,6 +254,7 @@ class History:
             return
         if owner(w) in self.unsuspended:
             return
+        self.checked.update(("S11", "S12"))
         alive = [p for p in self.pods.values() if owner(p) == owner(w) and phase(p) not in ("Succeeded", "Failed")]
         if alive:
             raise Broken(f"S12: {name} gave its quota back while {len(alive)} of its pods use nodes")
@@ -272,6 +278,7 @@ class History:
         if self.limit is not None and after > self.limit:
             raise Broken(f"S21: {name} is retried {after} times and the limit is {self.limit}")
         if timed_out:
+            self.checked.update(("S21", "S23"))
             wait = datetime.fromisoformat(requeue_state(new)["requeueAt"]) - datetime.fromisoformat(
                 evicted["lastTransitionTime"]
             )

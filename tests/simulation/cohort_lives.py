@@ -24,7 +24,7 @@ PRIORITIES = {"low": 10, "mid": 50, "high": 100}
 PARENTS = {"root": "", "left": "root", "right": "root", "leaf": "left"}  # depth 3
 BASE, MAXIMUM, LIMIT = 1, 4, 2  # requeue backoff
 MAX_MIN_RUNTIME = 6
-CROWD, LENGTH = (4, 8), (10, 24)  # Jobs that fill the queues at first; steps after them
+CROWD, LENGTH = (4, 8), (8, 20)  # Jobs that fill the queues at first; steps after them
 OUTCOMES: tuple[Tree, ...] = (
     {"ready_after": 0.2, "ends_after": 2.0},
     {"ready_after": 0.2, "ends_after": None},
@@ -207,7 +207,7 @@ def _submitting(rng: Random, scene: Scene) -> Tree:
     found = _submit(rng, scene)
     found["job"]["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "low"
     _request(found, "1")
-    return {**found, "outcome": rng.choice(OUTCOMES[1:4]), "pause": 0.02}
+    return {**found, "outcome": rng.choice(OUTCOMES[2:4]), "pause": 0.02}
 
 
 def _request(submission: Tree, cpu: str) -> None:
@@ -444,7 +444,7 @@ def _cycle(rng: Random, scene: Scene) -> list[Tree]:
     return [{**each, "pause": rng.choice((0.3, 1.0, 3.1))} for each in (closed, _submit(rng, scene), opened)]
 
 
-STEPS = ((_one_move, 76), (_contention, 16), (_replacement, 5), (_cycle, 3))
+STEPS = ((_one_move, 66), (_contention, 26), (_replacement, 5), (_cycle, 3))
 
 
 def with_api(tree: Tree) -> Tree:

@@ -11,7 +11,7 @@ judged by the quotas and queues as they were at any time in the last LAG before 
     S7   a preemption makes its preemptor fit, needs each victim, and keeps policies and minimum runtimes; the quota
          that is released for it is not given to another one, unless that has a higher priority
     S8   no victim has a higher priority in the same ClusterQueue; fair sharing takes from the larger share only
-    S9   nothing is preempted more than twice while users and admins do nothing
+    S9   nothing is preempted more than twice while users and admins do nothing, over kills of the manager as well
     S12  quota in use is not lost with its Workload
     S13  a Job that runs again has a startTime that is not before its resume
     S24  a ClusterQueue is not deleted while its quota is in use, nor a flavor while a ClusterQueue names it

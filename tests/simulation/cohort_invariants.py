@@ -129,7 +129,8 @@ class CohortHistory(History):
             if old is not None and old["metadata"]["uid"] == meta["uid"] and not self._users(tree):
                 self._others_stay(old, tree)
             self.trees[place] = tree
-            self.checked[f"S24 {tree['kind']} in use"] += kind in (QUEUES, FLAVORS) and self._in_use(tree)
+            if kind in (QUEUES, FLAVORS) and self._in_use(tree):
+                self.checked[f"S24 {tree['kind']} in use"] += 1
             if keys.FINALIZER in meta.get("finalizers", ()):
                 self.guarded.add(meta["uid"])
         if kind in SPECS and (old is None or what == b"DELETED" or old["spec"] != tree["spec"]):

@@ -89,7 +89,7 @@ class CohortHistory(History):
     edited: datetime = EPOCH  # when a queue, cohort or flavor was changed
     killed: datetime = EPOCH
     overtaken: list[tuple[datetime, str, str]] = field(default_factory=list)  # due, uid that must be admitted, by whom
-    batches: dict[str, datetime] = field(default_factory=dict)  # by uid of the preemptor: when its victims were evicted
+    batches: dict[str, set[str]] = field(default_factory=dict)  # by uid of the preemptor: victims that it takes now
     admissions: list[tuple[datetime, Tree]] = field(default_factory=list)  # the last ones
     evictions: Counter[str] = field(default_factory=Counter)  # by uid: preemptions since the last input
     below_cycle: set[str] = field(default_factory=set)  # ClusterQueues
@@ -355,7 +355,7 @@ class CohortHistory(History):
         if own in claimed:
             raise Broken(f"S7: {name} was preempted twice for one attempt")
         claimed.add(own)
-        self.batches[uid] = self.now
+        self.batches.setdefault(uid, set()).add(own)
 
     def _check_policy(self, name: str, victim: Tree, preemptor: Tree) -> None:
         rule, queue = condition(victim, "Preempted")["reason"], self._queue_of(preemptor)
@@ -417,9 +417,12 @@ class CohortHistory(History):
             raise Broken(f"S8: {name} was preempted by fair sharing for one with no smaller share")
 
     def _check_batches(self) -> None:
-        """S7: with its victims gone a preemptor fits, and without each of them it would not."""
-        done, self.batches = self.batches, {}
-        for uid, at in done.items():
+        """S7: with its victims gone a preemptor fits, and without each of the last ones it would not.
+
+        What was preempted for it earlier, and still stops, was needed then.
+        """
+        done, self.batches, at = self.batches, {}, self.now
+        for uid, last in done.items():
             w = self.workloads.get(uid)
             quiet = max(self.edited, self.killed) < at - LAG
             if w is None or not waits(w) or not quiet or not self._could_be_admitted(uid, w):
@@ -436,7 +439,7 @@ class CohortHistory(History):
             if others or len(flavors) != 1 or self.killed > at - timedelta(seconds=60):
                 continue
             claimed = victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
-            for v in victims:
+            for v in victims & last:
                 self.checked["S7 minimal"] += 1
                 if self._fits(objects, self._total(claimed - {v}), w, *flavors):
                     spared = self.workloads[v]["metadata"]["name"]

@@ -16,7 +16,7 @@ import pytest
 from tests.simulation.cohort_lives import life
 from tests.simulation.cohort_play import FOLDER, play, read
 
-LIVES, MORE_LIVES, BATCH = 8, 88, 20
+LIVES, MORE_LIVES, BATCH = 8, 48, 20
 # How often the checks must have judged in the lives of one test: about half as often as they did when it was written.
 LEAST = {
     "S1": 150,

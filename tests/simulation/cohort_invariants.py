@@ -401,20 +401,28 @@ class CohortHistory(History):
         return datetime.fromisoformat(admitted["lastTransitionTime"]) + shortest
 
     def _check_shares(self, name: str, victim: Tree, preemptor: Tree) -> None:
-        """S8: the preemptor's share with it is below the victim's, where their branches of the tree meet."""
+        """S8: the preemptor's share with it is below the victim's, where their branches of the tree meet.
+
+        The admissions of this instant may have been decided after the preemption, and are written before it.
+        """
         self.checked["S8 shares"] += 1
+        newest = {w["metadata"]["uid"] for at, w in self.admissions if at == self.now}
+        if not any(self._is_share_smaller(victim, preemptor, each) for each in (set(), newest)):
+            raise Broken(f"S8: {name} was preempted by fair sharing for one with no smaller share")
+
+    def _is_share_smaller(self, victim: Tree, preemptor: Tree, without: set[str]) -> bool:
+        """Whether the preemptor's share is smaller, not counting these Workloads."""
         objects = self._objects()[-1]
-        before = Recount(objects, self._total())
+        before = Recount(objects, self._total(without))
         mine, theirs = before.branches(self._queue_of(preemptor), victim["status"]["admission"]["clusterQueue"])
         flavors = {fr.flavor for fr in self.usages[victim["metadata"]["uid"]][1]}
-        victims = self.claims.get(preemptor["metadata"]["uid"], set()) | {victim["metadata"]["uid"]}
+        victims = self.claims.get(preemptor["metadata"]["uid"], set()) | {victim["metadata"]["uid"]} | without
 
         def share(flavor: str) -> Fraction | float:
             more = self._queue_of(preemptor), Counter({FlavorResource(flavor, CPU): request(preemptor)})
             return Recount(objects, self._total(victims, more)).share(mine, CPU)
 
-        if before.share(theirs, CPU) <= min(map(share, flavors)):
-            raise Broken(f"S8: {name} was preempted by fair sharing for one with no smaller share")
+        return before.share(theirs, CPU) > min(map(share, flavors))
 
     def _check_batches(self) -> None:
         """S7: with its victims gone a preemptor fits, and without each of the last ones it would not.

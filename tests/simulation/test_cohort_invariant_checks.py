@@ -1,4 +1,4 @@
-"""The checks of `cohort_invariants` that only admins' changes and resumes put to the test can fail, each by its number."""
+"""The checks of `cohort_invariants` that concern cycles, deletions, kills and resumes can fail, each by its number."""
 
 from __future__ import annotations
 

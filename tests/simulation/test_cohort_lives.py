@@ -56,7 +56,6 @@ MORE = {
     "S12 deleted": 1,
     "S25 annotation": 5,
     "S25 finalizer": 3,
-    "S26 Misconfigured": 50,
     "S26 NoMatchingFlavor": 10,
 }
 LEAST_OF_MANY = LEAST | MORE

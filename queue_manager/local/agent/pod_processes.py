@@ -227,12 +227,12 @@ class PodProcesses:
         `status`, `started`: of the pod.
         """
         runs = self._layout.runs(self._uid, container.name)
+        reported = _reported_running(status, container.name)
         for run in runs[-2:]:
-            known = run.read_pid() or run.read_failed_start()
-            since = known[1] if known else self._now()
+            since = _reported_start(reported, run) or _recorded_start(run) or self._now()
             container.previous, container.current = container.current, ContainerRun(run.number, since)
             self._recover_run(container, container.current, run, newest=run is runs[-1])
-        if not runs and (reported := _reported_running(status, container.name)) is not None:
+        if not runs and reported is not None:
             container.current = ContainerRun(reported.get("restartCount", 0), started)
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
         if container.current is not None and container.current.number:
@@ -249,6 +249,20 @@ class PodProcesses:
             container.ended(self._exit(container, attempt))
         else:
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
+
+
+def _reported_start(reported: Mapping[str, Any] | None, run: RunFiles) -> datetime | None:
+    """When this run started, as the API has it; None if it reports another one."""
+    if reported is None or reported.get("restartCount", 0) != run.number:
+        return None
+    started = reported["state"]["running"].get("startedAt")
+    return datetime.fromisoformat(started) if started else None
+
+
+def _recorded_start(run: RunFiles) -> datetime | None:
+    """When this run started, as its files have it: up to a second after the time that was reported."""
+    known = run.read_pid() or run.read_failed_start()
+    return known[1] if known else None
 
 
 def _failed_start(message: str, at: datetime) -> Exit:

@@ -372,11 +372,11 @@ async def waits_behind_hello(me: User) -> bool:
 def test_check_config_prints_mistakes_with_lines_or_the_whole_configuration(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
-    good.write_text(head + "waitForPodsReady: {timeout: 3s}\nmultiKueue: {origin: here}\n")
+    good.write_text(head + "waitForPodsReady: {timeout: 30s}\nmultiKueue: {origin: here}\n")
     bad.write_text(head + "waitForPodsReady:\n  timeout: 5x\nfoo: 1\n")
     fine = sluice("check-config", str(good))
     assert fine.returncode == 0
-    assert "  timeout: 3s\n" in fine.stdout
+    assert "  timeout: 30s\n" in fine.stdout
     assert "backoffBaseSeconds: 60" in fine.stdout
     assert fine.stdout.startswith(f"# {good} is valid. With defaults:\n")
     assert fine.stderr == f"{good}: ignored: multiKueue: Sluice does not dispatch to other clusters\n"

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import orjson
 from pydantic import ValidationError
 
 from job_controller import model, pod_gc
@@ -60,11 +61,12 @@ def wire_types() -> Target:
 
 def models() -> Target:
     def decode(head: str, body: bytes) -> None:
+        orjson.loads(body)  # as requests are read: pydantic alone reads a number beyond all floats as infinity
         kind = MODELS.get(head, MODELS["Workload"])
         first = kind.model_validate_json(body)
         require_stable(head, first, kind.model_validate_json(first.model_dump_json(by_alias=True)))
 
-    return Target(decode, (ValidationError,), tuple(MODELS))
+    return Target(decode, (ValidationError, orjson.JSONDecodeError), tuple(MODELS))
 
 
 class _NoTransport:

@@ -5,6 +5,7 @@ changed. If the role was deleted a moment before, that write creates it anew, wi
 deleted first. Once an aggregated role has the rules of what still matches, nothing is left to write.
 
 Helm knows no such order: what is created anew after `helm uninstall` is found by its name and its only field manager.
+A role that is applied without rules has no field manager, since its name is all that was written.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def is_settled(role: Json, roles: Iterable[Json]) -> bool:
 def is_leftover(role: Json) -> bool:
     """Whether the cluster created this aggregated ClusterRole of an installation anew after its deletion."""
     managers = {entry.get("manager") for entry in role["metadata"].get("managedFields") or ()}
-    return role["metadata"]["name"] in AGGREGATED and managers == {CONTROLLER}
+    only_a_name = not managers and not role.get("rules")
+    return role["metadata"]["name"] in AGGREGATED and (managers == {CONTROLLER} or only_a_name)
 
 
 def _rules(role: Json) -> set[str]:

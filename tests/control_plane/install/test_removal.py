@@ -354,8 +354,9 @@ def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted() 
             helm("install", *release, kubeconfig=cluster.kubeconfig)
             until_collected(cluster, "sluice-queue-admin", "kueue-batch-admin-role")
             helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
-        leftover = {**ROLE, "metadata": {"name": "sluice-viewer"}, "rules": [PODS_RULE]}
-        kubectl(cluster, *LIKE_THE_CONTROLLER, stdin=json.dumps(leftover).encode())
+        for name, rules in {"sluice-viewer": [PODS_RULE], "sluice-queue-user": []}.items():
+            leftover = {**ROLE, "metadata": {"name": name}, **({"rules": rules} if rules else {})}
+            kubectl(cluster, *LIKE_THE_CONTROLLER, stdin=json.dumps(leftover).encode())
         assert command(cluster, "uninstall")[0] == 0
         with cluster.controllers(AGGREGATION):
             assert aggregated_after_a_write(cluster) == set()

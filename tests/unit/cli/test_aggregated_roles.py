@@ -11,7 +11,8 @@ GET, LIST = ({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]} for ver
 
 
 def role(name: str, *rules: Json, labels: tuple[str, ...] = (), collects: str = "", manager: str = "") -> Json:
-    meta = {"name": name, "labels": dict.fromkeys(labels, "true"), "managedFields": [{"manager": manager}]}
+    managed = [{"manager": manager}] if manager else []
+    meta = {"name": name, "labels": dict.fromkeys(labels, "true"), "managedFields": managed}
     selectors = [{"matchLabels": {collects: "true"}}] if collects else []
     return {"metadata": meta, "rules": list(rules) or None, "aggregationRule": {"clusterRoleSelectors": selectors}}
 
@@ -33,8 +34,17 @@ def test_a_role_is_settled_if_it_has_the_rules_of_what_matches_and_no_others(
 
 
 @pytest.mark.parametrize(
-    ("name", "manager", "leftover"),
-    [("sluice-viewer", CONTROLLER, True), ("sluice-viewer", "kubectl", False), ("other", CONTROLLER, False)],
+    ("name", "rules", "manager", "leftover"),
+    [
+        ("sluice-viewer", [GET], CONTROLLER, True),
+        ("sluice-viewer", [], CONTROLLER, True),
+        ("sluice-viewer", [], "", True),  # applied without rules
+        ("sluice-viewer", [GET], "", False),
+        ("sluice-viewer", [GET], "kubectl", False),
+        ("other", [GET], CONTROLLER, False),
+    ],
 )
-def test_a_leftover_has_our_name_and_was_written_by_the_cluster_alone(name: str, manager: str, leftover: bool) -> None:
-    assert is_leftover(role(name, manager=manager)) is leftover
+def test_a_leftover_has_our_name_and_was_written_by_the_cluster_alone(
+    name: str, rules: list[Json], manager: str, leftover: bool
+) -> None:
+    assert is_leftover(role(name, *rules, manager=manager)) is leftover

@@ -1,4 +1,8 @@
-"""Scheduling policies on the recorded year of a batch system, beside published figures (tests/simulation/batch_log)."""
+"""Scheduling policies on the recorded year of a batch system, beside published figures (tests/simulation/batch_log).
+
+The published figures of backfilling leave out some of the ends in the second in which the head starts; with all of them
+ShortestFirst has 69.5 instead of 71.3 (tests/simulation/test_batch_log).
+"""
 
 from __future__ import annotations
 

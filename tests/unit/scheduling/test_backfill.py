@@ -88,6 +88,18 @@ def test_who_may_pass_a_head_that_waits(candidate, passes):
         assert outcome.message.startswith("Free quota is kept for a workload that has waited longer")
 
 
+@pytest.mark.parametrize(("other_ends", "passes"), [(100, True), (101, False)])
+def test_quota_released_in_the_second_of_the_promised_start_is_left(other_ends, passes):
+    """The head fits as soon as one of two has ended. What the other releases in the same second is left beside it."""
+    s = state()
+    run(s, "one", 4, ends=100)
+    run(s, "other", 4, ends=other_ends)
+    head, small = waiting("head", 6), waiting("small", 2, created=30)
+    assert promised(s, head) == at(100)
+    (outcome,) = run_cycle(s, [("cq", small)], at(60), Backfilling(RULES), {"cq": head})
+    assert isinstance(outcome, Admit) == passes
+
+
 def test_a_young_head_is_passed_by_all():
     s = state()
     run(s, "r", 8, ends=100)

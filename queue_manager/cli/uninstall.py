@@ -34,6 +34,7 @@ from job_controller.json_tree import Json
 from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from job_controller.model import Job, Key, Object
 from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, WORKLOADS, Resource
+from queue_manager.api.component_names import LEASE
 from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
@@ -53,7 +54,6 @@ from queue_manager.cli.installed_objects import (
 )
 from queue_manager.cli.own_rights import Right, is_allowed
 from queue_manager.cli.standard_streams import say
-from queue_manager.configuration.process_sections import LeaderElection
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
@@ -73,7 +73,7 @@ FIRST = (
 PROCESSES = "Deployment"
 CLUSTER_ROLES = object_names.KINDS["ClusterRole"]
 STAYS = ("Namespace", "CustomResourceDefinition")
-LEASE_NAMES = (LeaderElection().resource_name, JOB_CONTROLLER_LEASE)
+LEASE_NAMES = (LEASE, JOB_CONTROLLER_LEASE)
 PAUSE_SECONDS = 0.5
 STILL_RUNS = (
     "still runs; stop it first (a pod whose node is lost: kubectl delete pod --force): it stops Jobs "

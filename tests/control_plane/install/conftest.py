@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from queue_manager.cli.main import main
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
@@ -45,10 +48,14 @@ def apply(cluster: ControlPlane, *settings: str) -> None:
 
 
 def command(cluster: ControlPlane, *arguments: str) -> tuple[int, list[Row], str]:
-    """The exit code, the rows and standard error of a command with -o json."""
-    full = [*SLUICE, *arguments, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
-    done = subprocess.run(full, check=False, capture_output=True, text=True, cwd=ROOT, timeout=240)
-    return done.returncode, json.loads(done.stdout) if done.stdout else [], done.stderr
+    """The exit code, the rows and standard error of a command with -o json, which runs in this process: most of what a
+    short one computes as a process is its imports.
+    """
+    full = [*arguments, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
+    output, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said):
+        code = main(full)
+    return code, json.loads(output.getvalue()) if output.getvalue() else [], said.getvalue()
 
 
 def helm(*arguments: str, kubeconfig: Path | None = None) -> str:

@@ -390,7 +390,7 @@ def test_an_installation_by_helm_is_left_to_helm(cluster: ControlPlane) -> None:
     assert code == 0, said
     release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
     helm("install", *release, kubeconfig=cluster.kubeconfig)
-    assert command(cluster, "upgrade", "--check") == (0, [], "")
+    assert outdated(cluster) == []
     code, _, said = command(cluster, "uninstall")
     assert (code, said) == (
         3,
@@ -414,9 +414,16 @@ def test_what_helm_leaves_is_read_and_taken_over_by_the_same_release(cluster: Co
     assert command(cluster, "uninstall")[0] == 0
     assert_read(cluster, v1beta2="kept", v1beta1="404")
     helm("install", *release, kubeconfig=cluster.kubeconfig)
-    assert command(cluster, "upgrade", "--check") == (0, [], "")
+    assert outdated(cluster) == []
     helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
     assert command(cluster, "uninstall", "--crds")[0] == 0
+
+
+def outdated(cluster: ControlPlane) -> list[Row]:
+    """What an upgrade would change, without the namespace, which `helm install` creates without labels, unless a test
+    before has created it.
+    """
+    return [row for row in command(cluster, "upgrade", "--check")[1] if row["kind"] != "Namespace"]
 
 
 def assert_read(cluster: ControlPlane, **expected: str) -> None:

@@ -165,6 +165,7 @@ async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., Us
         assert f" on {node}: {cause}, cpu" in pod
 
 
+@EMBEDDED
 @pytest.mark.kubectl
 async def test_the_cause_of_a_failed_job_outlives_its_workload_and_pods(user: Callable[..., User]) -> None:
     """The retention deletes the Workload, and the drain the pods."""

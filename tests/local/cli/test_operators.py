@@ -26,6 +26,7 @@ from tests.waiting import until
 MISSING = "[/no/such/program]"
 
 
+@EMBEDDED
 async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Callable[..., User]) -> None:
     me = user("4s")
     me.submit("broken", command=MISSING)
@@ -328,6 +329,7 @@ HELLO = Path("config/samples/hello.yaml").read_text()
 NO_GPU_QUOTA = "cannot start: ClusterQueue cluster-queue has no quota for nvidia.com/gpu"
 
 
+@EMBEDDED
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -338,6 +338,7 @@ async def test_a_deleted_job_is_named_with_what_the_history_knows(user: Begin) -
     assert "`sluice ps` lists them all" in answer("show", "never-was")
 
 
+@EMBEDDED
 async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
     me = user()
     me.submit("good", command="['true']")
@@ -369,6 +370,7 @@ async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
     assert (stopped.returncode, json.loads(stopped.stdout)[0]["result"]) == (1, "stopped")
 
 
+@EMBEDDED
 async def test_each_failed_try_is_reported_with_the_cause_of_its_pods_and_the_next(user: Begin, tmp_path: Path) -> None:
     """The words are those of `ps`; a Job that fails again is reported again."""
     me, gate = user(), tmp_path / "gate"
@@ -415,6 +417,7 @@ async def test_replace_deletes_the_old_job_only_for_one_that_is_valid(user: Begi
     assert me.json("show", "one")["state"] == "Succeeded"
 
 
+@EMBEDDED
 async def test_submit_and_wait_ends_with_two_if_one_job_can_never_start(user: Begin) -> None:
     me = user()
     jobs = [
@@ -462,6 +465,7 @@ async def test_an_unknown_job_has_the_same_exit_code_in_every_command(user: Begi
         assert done.stderr.startswith(f"sluice {command}: no Job nosuch in namespace default; ")
 
 
+@EMBEDDED
 async def test_an_unknown_job_among_several_says_that_none_was_changed(user: Begin) -> None:
     me = user()
     me.submit("runs")

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Final
 
-# How much of a log is read to find the line (query of the API's `log`): blank lines may follow it.
-TAIL_LINES: Final = 20
+# How much of a log is read to find the line (query of the API's `log`): a stack trace may follow it.
+TAIL_LINES: Final = 80
 TAIL_BYTES: Final = 1 << 16
 
 TRACEBACK: Final = "Traceback (most recent call last):"
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What a runtime prints when an error ends its program: the line with the error, others, and a last line (patterns
+    of whole lines).
+    """
+
+    last: str
+    others: str
+    error: str = r"\S.*"
+
+
+# These programs do not hold their output back. So a report is the end of the log: one that more output follows did not
+# end the program.
+_REPORTS: Final = (
+    _Report(r"[ \t]+(at|\.\.\.) .*", others=r"[ \t]+.*"),  # Java
+    _Report(r"Node\.js v.*", others=r"[ \t]+.*|}|"),
+    _Report(
+        r"\t.*|exit status \d+",  # Go
+        others=r"\[signal .*|goroutine .*|created by .*|\t.*|\S.*\)|",
+        error=r"(panic|fatal error): .*",
+    ),
+    _Report(r"note: .*RUST_BACKTRACE=.*", others=r"[ ]+.*|stack backtrace:"),
+    _Report(r"Execution halted", others=r"Calls: .*"),  # R
+)
 
 
 def last_line(text: str | bytes) -> str:
@@ -18,12 +46,25 @@ def last_line(text: str | bytes) -> str:
 
 
 def error_line(text: str | bytes) -> str:
-    """The exception of the last Python traceback, if there is one, else the last line as `last_line`.
+    """The error in the report that a runtime prints when an error ends its program, else the last line as `last_line`.
 
     Python writes the traceback of the exception that ends it before it flushes standard output, which is buffered in
-    a container. So the last line of the log is some earlier output then.
+    a container. So the last line of the log is some earlier output then. The reports of Java, Node.js, Go, Rust and R
+    end with stack frames or notes.
     """
     plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    if error := _reported(plain.rstrip().splitlines()):
+        return error
     _, found, after = plain.rpartition(TRACEBACK)
     exception = next((line for line in after.splitlines() if line[:1].strip()), "") if found else ""
     return exception.strip() or last_line(plain)
+
+
+def _reported(lines: list[str]) -> str:
+    """The error of the report with which these lines end; "" if they end otherwise."""
+    for report in _REPORTS:
+        if lines and re.fullmatch(report.last, lines[-1]):
+            error = next((line for line in reversed(lines[:-1]) if not re.fullmatch(report.others, line)), "")
+            if re.fullmatch(report.error, error):
+                return error.strip()
+    return ""

@@ -40,3 +40,70 @@ FileNotFoundError: data/x.csv
 )
 def test_an_uncaught_exception_is_the_error_though_output_follows_it(output: str | bytes, line: str) -> None:
     assert error_line(output) == line
+
+
+JAVA = """epoch 1
+Exception in thread "main" java.lang.RuntimeException: load failed
+\tat A.main(A.java:1)
+Caused by: java.io.FileNotFoundException: /data/x.csv (No such file or directory)
+\tat java.base/java.io.FileInputStream.open0(Native Method)
+\t... 12 more
+"""
+NODE = """node:fs:573
+  return binding.open(
+                 ^
+
+Error: ENOENT: no such file or directory, open '/data/x.csv'
+    at Object.openSync (node:fs:573:18)
+    at node:internal/main/run_main_module:28:49 {
+  errno: -2,
+  code: 'ENOENT',
+  path: '/data/x.csv'
+}
+
+Node.js v20.20.2
+"""
+GO = """epoch 1
+panic: runtime error: invalid memory address or nil pointer dereference
+[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x47a750]
+
+goroutine 1 [running]:
+main.main()
+\t/app/b.go:2 +0x10
+exit status 2
+"""
+RUST = """epoch 1
+
+thread 'main' (3108) panicked at a.rs:1:77:
+called `Result::unwrap()` on an `Err` value: Os { code: 2, kind: NotFound }
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+"""
+RUST_FRAMES = """stack backtrace:
+   0: __rustc::rust_begin_unwind
+             at /rustc/59807616e1fa/library/std/src/panicking.rs:689:5
+note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.
+"""
+R = """[1] "epoch 1"
+Error in read.csv("/data/x.csv") : cannot open the connection
+Calls: load -> read.csv
+Execution halted
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        (JAVA, "Caused by: java.io.FileNotFoundException: /data/x.csv (No such file or directory)"),
+        (NODE, "Error: ENOENT: no such file or directory, open '/data/x.csv'"),
+        (GO, "panic: runtime error: invalid memory address or nil pointer dereference"),
+        (RUST, "called `Result::unwrap()` on an `Err` value: Os { code: 2, kind: NotFound }"),
+        (
+            RUST.partition("note:")[0] + RUST_FRAMES,
+            "called `Result::unwrap()` on an `Err` value: Os { code: 2, kind: NotFound }",
+        ),
+        (R, 'Error in read.csv("/data/x.csv") : cannot open the connection'),
+    ],
+)
+def test_the_error_of_a_runtimes_report_is_the_line_unless_more_output_follows(report: str, line: str) -> None:
+    assert error_line(report) == error_line(report.rstrip()) == error_line(report + "\n") == line
+    assert error_line(report + "tried again: no data\n") == "tried again: no data"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from queue_manager.last_line import error_line
+from queue_manager.last_line import TAIL_BYTES, error_line
 
 MAX_BYTES = 2048  # of the log; the limits of a kubelet (kuberuntime MaxContainerTerminationMessageLogLength)
 MAX_LINES = 80
@@ -20,16 +20,15 @@ FALLBACK = "FallbackToLogsOnError"
 
 def termination_message(log: Path, policy: str) -> str:
     """The message of a container that exited with an error; "" if its log is empty or cannot be read."""
-    end = _end_of(log)
     if policy == FALLBACK:
-        return "\n".join(end.decode("utf-8", "replace").splitlines()[-MAX_LINES:])
-    return error_line(end)
+        return "\n".join(_end_of(log, MAX_BYTES).decode("utf-8", "replace").splitlines()[-MAX_LINES:])
+    return error_line(_end_of(log, TAIL_BYTES))[:MAX_BYTES]
 
 
-def _end_of(log: Path) -> bytes:
+def _end_of(log: Path, size: int) -> bytes:
     try:
         with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_BYTES))
-            return file.read(MAX_BYTES)
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read(size)
     except OSError:
         return b""

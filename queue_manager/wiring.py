@@ -44,6 +44,7 @@ from queue_manager.scheduler.without_effect_events import WithoutEffectEvents
 from queue_manager.scheduler.workload_controller import WorkloadController
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 from queue_manager.visibility.pending_summary import PendingSummaries
+from queue_manager.visibility_api import Explanations, VisibilityApi
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class QueueManager:
 
     quota_cache: QuotaCache
     scheduler: Scheduler
-    pending_summaries: PendingSummaries  # the visibility API
+    visibility: VisibilityApi
     permits: PodPermits  # decides for the Job controller which Jobs may have pods
     # Plugins for the embedded API server.
     admission: tuple[JobAdmission | QueueAdmission | PriorityClassAdmission | WithoutEffectWarnings, ...]
@@ -149,17 +150,16 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
 
     classes = PriorityClassAdmission(lambda: contexts.settings.bounds)
     admission = (JobAdmission(context), QueueAdmission(), classes, WithoutEffectWarnings())
-    return QueueManager(quota_cache, scheduler, _summaries(runtime, quota_cache), permits, admission, reconfigure)
+    return QueueManager(quota_cache, scheduler, _visibility(runtime, quota_cache), permits, admission, reconfigure)
 
 
-def attach_pending_summaries(
-    runtime: Runtime, config: KueueConfig
-) -> tuple[PendingSummaries, Callable[[KueueConfig], None]]:
+def attach_visibility(runtime: Runtime, config: KueueConfig) -> tuple[VisibilityApi, Callable[[KueueConfig], None]]:
     """Attach only the visibility API, which writes nothing; return it, and the function that reconfigures it."""
     quota_cache = QuotaCache(runtime, settings_of(config))
-    return _summaries(runtime, quota_cache), lambda new: quota_cache.reconfigure(settings_of(new))
+    return _visibility(runtime, quota_cache), lambda new: quota_cache.reconfigure(settings_of(new))
 
 
-def _summaries(runtime: Runtime, quota_cache: QuotaCache) -> PendingSummaries:
+def _visibility(runtime: Runtime, quota_cache: QuotaCache) -> VisibilityApi:
     cached = runtime.cache(WORKLOADS, Workload)
-    return PendingSummaries(quota_cache.queues, lambda key: cached.get(*key))
+    summaries = PendingSummaries(quota_cache.queues, lambda key: cached.get(*key))
+    return VisibilityApi(summaries, Explanations(runtime, quota_cache))

@@ -17,7 +17,7 @@ from rich.text import Text
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
-from queue_manager.cli.explanation_reading import MOST, first_of, position_text, read_explanation, with_pods
+from queue_manager.cli.explanation_reading import MOST, first_of, position_text, queue_text, read_explanation, with_pods
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.named_targets import find, key_of
 from queue_manager.cli.pod_reading import pods_of
@@ -96,10 +96,10 @@ def _amount(title: str, field: str) -> output.TableColumn:
 
 HOLDERS = (
     output.TableColumn("HELD IN", lambda row: row.cluster_queue),
-    output.TableColumn("BY LOCALQUEUE", lambda row: f"{row.namespace}/{row.queue}"),
+    output.TableColumn("BY LOCALQUEUE", queue_text),
     output.TableColumn("WORKLOADS", lambda row: str(row.workloads), right=True),
     output.TableColumn("HOLD", lambda row: ", ".join(f"{amount} {of}" for of, amount in row.holds.items()), wrap=True),
-    output.TableColumn("JOBS", lambda row: first_of(row.jobs), wrap=True),
+    output.TableColumn("JOBS", lambda row: first_of(row.jobs) or "-", wrap=True),
 )
 
 

@@ -23,20 +23,23 @@ from queue_manager.cli.scheduler_input_reading import ClusterView
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request
+from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
-from queue_manager.visibility.explain_record import Explanation, Position, explain
+from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
+from queue_manager.visibility.explanation_rows import HolderRow
 from queue_manager.visibility.job_causes import cause_of, recorded_cause
 from queue_manager.visibility.job_states import JobState, shown_cause
 from queue_manager.visibility.log_selection import log_sources
 from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
-from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
+from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
+from queue_manager.visibility.served_explanation import WORKLOAD, ServedExplanation
 from queue_manager.visibility.unlisted_queues import UNLISTED
 from queue_manager.visibility.wire_types import Event, Pod
 
@@ -60,9 +63,9 @@ async def read_explanation(
     `pods`: those of the Job, which matter only for one that holds quota.
     """
     key = local_queue_of(target.job, target.workload)
-    if queues.is_unlisted(key):
+    unlisted = queues.is_unlisted(key)
+    if unlisted:
         view = ClusterView(None, (UNLISTED,))
-    served = await _read_position(client, target.workload) if view.objects is None else None
     local, above = queues.of(key)
     unplaced = unscheduled(pods)
     messages = (unplaced.message if unplaced is not None else "", recorded_cause(target.workload))
@@ -79,7 +82,11 @@ async def read_explanation(
         unplaced=unplaced,
         nodes=await nodes_for(client, messages),
     )
-    found = explain(target.job, target.workload, around, now, served)
+    found = explain(target.job, target.workload, around, now)
+    if view.objects is None and target.workload is not None and found.code:
+        asked = waits(target.workload) and not unlisted
+        served = await _read_served(client, target.workload) if asked else None
+        found = _of_manager(found, served) or await _with_position(client, found, target.workload)
     found = await _with_refusal(client, found, target, default_ns, now)
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
 
@@ -135,10 +142,27 @@ def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> C
     return replace(objects, workloads=[*others, workload])
 
 
-async def _read_position(client: RestClient, workload: Workload | None) -> Position | None:
-    """The position by the visibility API; None if the API is not served, or the user may not read it."""
-    if workload is None:
-        return None
+def _of_manager(found: Explanation, served: Explanation | None) -> Explanation | None:
+    """Return what a manager says in place of `found`, which lacks evidence; None if it says nothing.
+
+    A manager whose caches lag behind explains another state: that is not used.
+    """
+    return served if served is not None and served.state == found.state else None
+
+
+async def _read_served(client: RestClient, workload: Workload) -> Explanation | None:
+    """The explanation of a manager; None if no manager serves it, or the user may not read it."""
+    query = {WORKLOAD: workload.metadata.name}
+    answer = await client.transport.request(Request("GET", explanation_path(workload.local_queue), query))
+    return msgspec.json.decode(answer.body, type=ServedExplanation).explanation if answer.is_ok else None
+
+
+async def _with_position(client: RestClient, found: Explanation, workload: Workload) -> Explanation:
+    """Add the position by the visibility API, if that is served and the user may read it."""
+    return msgspec.structs.replace(found, position=await _read_position(client, workload))
+
+
+async def _read_position(client: RestClient, workload: Workload) -> Position | None:
     answer = await client.transport.request(Request("GET", local_queue_path(workload.local_queue), ALL_OF_THEM))
     found = msgspec.json.decode(answer.body, type=PendingPage).items if answer.is_ok else []
     own = next((item for item in found if item.metadata.name == workload.metadata.name), None)
@@ -156,8 +180,13 @@ def position_text(position: Position, cluster_queue: str, queue: str) -> str:
     total = f" of {position.of}" if position.of is not None else ""
     text = f"{position.cluster_queue}{total} in ClusterQueue {cluster_queue}"
     text += f", {position.local_queue} in LocalQueue {queue}"
-    ahead = [f"{row.namespace}/{row.queue} {row.workloads}" for row in position.ahead or ()]
+    ahead = [f"{queue_text(row)} {row.workloads}" for row in position.ahead or ()]
     return f"{text}; before it: {first_of(ahead)}" if ahead else text
+
+
+def queue_text(row: AheadRow | HolderRow) -> str:
+    """Return the LocalQueue of a row, or that it is about those whose names are not known."""
+    return f"{row.namespace}/{row.queue}" if row.queue else "other namespaces"
 
 
 def first_of(names: Sequence[str]) -> str:

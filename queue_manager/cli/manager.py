@@ -291,7 +291,7 @@ async def serve_visibility(
     """Serve the visibility API; returns its URL. Raises CannotStart if its port is taken."""
     try:
         context = tls_context(config, hooks)
-        return await visibility_server.serve(stack, address, client, context, controllers.pending_summaries)
+        return await visibility_server.serve(stack, address, client, context, controllers.visibility)
     except OSError as error:
         where = f"{address.host or ''}:{address.port}"
         raise CannotStart(f"cannot serve the visibility API on {where}: {error.strerror or error}") from error

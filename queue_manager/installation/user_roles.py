@@ -100,6 +100,9 @@ def user_role_templates() -> list[Template]:
             [_rule(VISIBILITY_GROUP, "localqueues/pendingworkloads", ["get"])],
         ),
         _role(
+            "sluice-explanation-reader-role", ALL_VIEW, [_rule(VISIBILITY_GROUP, "localqueues/explanation", ["get"])]
+        ),
+        _role(
             PUBLISHED_READER_ROLE,
             ALL_VIEW,
             [{**_rule(CONFIG_MAPS.group, CONFIG_MAPS.plural, ["get"]), "resourceNames": [PUBLISHED_CONFIG]}],

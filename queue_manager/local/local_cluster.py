@@ -187,7 +187,7 @@ class LocalCluster:
             runtime, self.config, job_controller=job_options, pod_controllers=True, history=history
         )
         self._queue = queue
-        server.registry.mount(queue.pending_summaries)
+        server.registry.mount(queue.visibility)
         undone = UnsupportedPodFields(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([DisabledFields(job_options.switches), PodPriority(store), undone, *queue.admission])
         admission.append(JobWarnings())

@@ -32,7 +32,7 @@ from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUE
 from queue_manager.operator.second_job_controller import SecondControllerDetector
 from queue_manager.operator.standby import Standby
 from queue_manager.operator.unserved_paths import UnservedPathTransport
-from queue_manager.visibility.pending_summary import PendingSummaries
+from queue_manager.visibility_api import VisibilityApi
 from queue_manager.wiring import attach_controllers
 
 log = logging.getLogger(__name__)
@@ -93,12 +93,12 @@ class Controllers:
         """Return the metrics of the current term. Counters restart at 0 with each term, as in a new process."""
         return await self.runtime.metrics.expose(accept)
 
-    def pending_summaries(self) -> PendingSummaries | None:
+    def visibility(self) -> VisibilityApi | None:
         """Return the visibility API, of the standby while this process does not lead; None while the caches fill."""
         leads = self._election is None or self._election.is_leader
         if leads and not self.runtime.unready():
-            return self._term.pending_summaries
-        return self._standby.pending_summaries if self._standby is not None else None
+            return self._term.visibility
+        return self._standby.visibility if self._standby is not None else None
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Apply a new configuration. The caller has checked that no field changed that needs a restart."""
@@ -254,9 +254,9 @@ class LeadershipTerm:
         )
 
     @property
-    def pending_summaries(self) -> PendingSummaries | None:
+    def visibility(self) -> VisibilityApi | None:
         """Return the visibility API; None without the queue's controllers."""
-        return self._queue.pending_summaries if self._queue is not None else None
+        return self._queue.visibility if self._queue is not None else None
 
     def close(self) -> None:
         """Close the fence: writes of tasks of this term that still run are rejected."""

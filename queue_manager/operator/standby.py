@@ -19,8 +19,8 @@ from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.operator.election import Fence
 from queue_manager.operator.unserved_paths import UnservedPathTransport
-from queue_manager.visibility.pending_summary import PendingSummaries
-from queue_manager.wiring import attach_pending_summaries
+from queue_manager.visibility_api import VisibilityApi
+from queue_manager.wiring import attach_visibility
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ class Standby:
         # The metrics of this runtime are not served: the term's runtime has families of the same names.
         self._runtime = Runtime(fence, SystemClock(), random.SystemRandom(), silence=silence, namespaces=namespaces)
         self._runtime.task(transport.follow)
-        self._summaries, self.reconfigure = attach_pending_summaries(self._runtime, config)
+        self._visibility, self.reconfigure = attach_visibility(self._runtime, config)
         self._task: asyncio.Task[None] | None = None
         self._failed = False
 
     @property
-    def pending_summaries(self) -> PendingSummaries | None:
+    def visibility(self) -> VisibilityApi | None:
         """The visibility API; None unless the caches are filled and up to date."""
-        return self._summaries if self._runtime.is_working else None
+        return self._visibility if self._runtime.is_working else None
 
     def unready(self) -> str:
         """Why the caches are not filled yet; "" if they are, or if filling them has not begun."""

@@ -1,7 +1,7 @@
 """Serves the visibility API of `sluice manager` over TLS, for the aggregation layer of a cluster and for tokens.
 
-Each request is authenticated and authorized by the API server (`delegated_auth`), on the subresource `pendingworkloads`
-of the queue that it names. While the caches are not filled, the response is 503. A replica that does not lead answers
+Each request is authenticated and authorized by the API server (`delegated_auth`), on the subresource of the queue that
+it names. While the caches are not filled, the response is 503. A replica that does not lead answers
 from its standby. The certificate is that of the webhook server, whose CA the manager writes into the APIService
 (`webhooks.ca_injection`). Without webhooks it is issued at each start, and an APIService has to skip its verification.
 """
@@ -29,26 +29,25 @@ from queue_manager.operator.listening import listen
 from queue_manager.operator.tls import ServingCertificate
 from queue_manager.visibility.pending_summary import (
     GROUP,
-    SUBRESOURCE,
     VERSIONS,
     Answer,
-    PendingSummaries,
     failure,
     group_document,
     parse,
     resource_list,
 )
+from queue_manager.visibility_api import VisibilityApi
 
 SERVICE_NAMES = ("localhost", f"{VISIBILITY_SERVICE}.{NAMESPACE}.svc")
 SHUTDOWN_SECONDS = 0.2  # for responses in flight
 
 
 class VisibilityServer:
-    """Answers requests. `summaries`: from the caches of this process; None while they are not filled."""
+    """Answers requests. `visibility`: from the caches of this process; None while they are not filled."""
 
-    def __init__(self, auth: DelegatedAuth, summaries: Callable[[], PendingSummaries | None]) -> None:
+    def __init__(self, auth: DelegatedAuth, visibility: Callable[[], VisibilityApi | None]) -> None:
         self._auth = auth
-        self._summaries = summaries
+        self._visibility = visibility
 
     async def answer(self, request: web.Request) -> Answer:
         """Authenticate, authorize and answer."""
@@ -60,9 +59,9 @@ class VisibilityServer:
             return failure(401, "Unauthorized", "Unauthorized")
         if status == HTTPStatus.FORBIDDEN:
             return failure(403, "Forbidden", _forbidden(identity, request.path))
-        return self._authorized(request)
+        return await self._authorized(request)
 
-    def _authorized(self, request: web.Request) -> Answer:
+    async def _authorized(self, request: web.Request) -> Answer:
         if request.method not in ("GET", "HEAD"):
             return failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         document = discovery(request.path)
@@ -70,8 +69,8 @@ class VisibilityServer:
             return Answer(200, document)
         if parse(request.path) is None:
             return failure(404, "NotFound", "the server could not find the requested resource")
-        summaries = self._summaries()
-        found = summaries.answer(request.path, dict(request.query)) if summaries is not None else None
+        api = self._visibility()
+        found = await api.answer(request.path, dict(request.query)) if api is not None else None
         return found or failure(503, "ServiceUnavailable", "this manager is starting: its caches are not filled yet")
 
 
@@ -81,7 +80,7 @@ def attributes(path: str) -> dict[str, Any]:
     if queue is None:
         return {"nonResourceAttributes": {"path": path, "verb": "get"}}
     found = {"verb": "get", "group": GROUP, "version": queue.version, "name": queue.name}
-    where = {"resource": queue.resource, "subresource": SUBRESOURCE, "namespace": queue.namespace}
+    where = {"resource": queue.resource, "subresource": queue.subresource, "namespace": queue.namespace}
     return {"resourceAttributes": found | where}
 
 
@@ -89,7 +88,7 @@ def _forbidden(identity: Identity, path: str) -> str:
     queue = parse(path)
     what = f'cannot get path "{path}"'
     if queue is not None:
-        what = f'cannot get resource "{queue.resource}/{SUBRESOURCE}" in API group "{GROUP}"'
+        what = f'cannot get resource "{queue.resource}/{queue.subresource}" in API group "{GROUP}"'
         what += f' in the namespace "{queue.namespace}"' if queue.namespace else " at the cluster scope"
     return f'User "{identity.user}" {what}'
 
@@ -111,7 +110,7 @@ async def serve(
     address: Address,
     client: RestClient,
     context: ssl.SSLContext,
-    summaries: Callable[[], PendingSummaries | None],
+    visibility: Callable[[], VisibilityApi | None],
 ) -> str:
     """Serve until the stack is closed; returns the URL. Raises OSError if the port is taken.
 
@@ -122,7 +121,7 @@ async def serve(
     if front_proxy is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=front_proxy.authority)
-    server = VisibilityServer(DelegatedAuth(client, front_proxy), summaries)
+    server = VisibilityServer(DelegatedAuth(client, front_proxy), visibility)
 
     async def handle(request: web.Request) -> web.Response:
         status, body = await server.answer(request)

@@ -92,6 +92,11 @@ class QuotaCache:
         self._runtime_classes.subscribe(self._on_runtime_class)
         self._workloads.subscribe(self._on_workload)
 
+    @property
+    def settings(self) -> WorkloadSettings:
+        """The settings by which Workloads are read now."""
+        return self._settings
+
     def reconfigure(self, settings: WorkloadSettings) -> None:
         """Apply changed settings: read every Workload again, and make refused ones eligible."""
         self._take_settings(settings)

@@ -316,7 +316,7 @@ def _pending(case: Case, workload: Workload) -> Finding:
         return _closed(case, workload, found)
     if found.evidence is None:
         return _backing_off(case, workload) or _about_to_be_requeued(case)
-    return with_further_obstacles(case, decided(found, case.argument, objects))
+    return with_further_obstacles(case, decided(found, case.argument, objects, case.around.may_name))
 
 
 def _closed_to(case: Case, workload: Workload) -> Finding | None:

@@ -2,12 +2,14 @@
 
 `dominant_reason` finds the one reason, with its sentence (for a pending Workload from `pending_sentences`), and
 `explanation_rows` makes the tables that show the evidence. A reader who may not see everything on which the scheduler's
-decision depends gets the reason that the scheduler has published, and a list of what is missing. Names of other
-namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
+decision depends gets the explanation of a manager (`served_explanation`), or else the reason that the scheduler has
+published, and a list of what is missing. Names of other namespaces' objects appear only if the reader may list them
+(`Surroundings.may_name`). BEHAVIOUR.md#q51-explanations.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 
 import msgspec
@@ -20,11 +22,12 @@ from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.dominant_reason import dominant
 from queue_manager.visibility.explained_case import Case, Surroundings, case_of, given
 from queue_manager.visibility.explanation_rows import (
+    NOT_NAMED,
     FlavorRow,
     HolderRow,
     PreemptionRow,
     flavor_row,
-    holder_row,
+    holder_rows,
     preemption_row,
 )
 from queue_manager.visibility.job_states import JobState, explain_state, lost_quota_for
@@ -37,7 +40,10 @@ from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgeme
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many Workloads of a LocalQueue are before this one."""
+    """How many Workloads of a LocalQueue are before this one.
+
+    `namespace`, `queue` "": of all LocalQueues whose names the reader may not know.
+    """
 
     namespace: str
     queue: str
@@ -95,15 +101,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     release: str = ""
 
 
-def explain(
-    job: Job | None, workload: Workload | None, around: Surroundings, now: datetime, served: Position | None = None
-) -> Explanation:
-    """Explain a Job, or a Workload without a Job. `served`: its position by the visibility API."""
+def explain(job: Job | None, workload: Workload | None, around: Surroundings, now: datetime) -> Explanation:
+    """Explain a Job, or a Workload without a Job."""
     case = case_of(job, workload, around, now)
-    return _explanation(case, dominant(case), served)
+    return _explanation(case, dominant(case))
 
 
-def _explanation(case: Case, found: Finding, served: Position | None) -> Explanation:
+def _explanation(case: Case, found: Finding) -> Explanation:
     around, judgement = case.around, found.judgement
     evidence = judgement.evidence if judgement is not None else None
     objects = around.objects or ClusterObjects()
@@ -111,7 +115,7 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
     priority = case.workload.spec.priority or 0 if case.workload is not None else 0
     victim = lost_quota_for(case.workload, case.state)
     rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
-    release = release_of(judgement, jobs, case.now) or ExpectedRelease(None, "")
+    release = release_of(judgement, jobs, case.now, around.may_name) or ExpectedRelease(None, "")
     return Explanation(
         namespace=case.key.namespace,
         name=case.key.name,
@@ -123,9 +127,9 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
         sentence=found.sentence,
         reason=explain_state(case.job, case.workload, case.state, case.now)[0],
         message=found.message,
-        position=_position(judgement) or (served if found.reason else None),
+        position=_position(judgement, around),
         flavors=rows or (_requested(case) if found.reason else []),
-        holders=[holder_row(held, jobs) for held in evidence.held] if evidence is not None else [],
+        holders=holder_rows(evidence.held, jobs, around.may_name) if evidence is not None else [],
         preemptions=[preemption_row(check, priority) for check in evidence.preemptions] if evidence is not None else [],
         changes=[change for change in found.changes if change],
         next_command=found.command,
@@ -143,7 +147,9 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
 def _preemptor(case: Case, objects: ClusterObjects) -> str:
     """Return namespace and name of the Job for which the Workload was preempted; "" if it is not visible, or gone."""
     found = preemptor(given(case.workload), objects.workloads)
-    return str(Key(found.metadata.namespace, job_name(found))) if found is not None else ""
+    if found is None or not case.around.may_name(found.metadata.namespace):
+        return ""
+    return str(Key(found.metadata.namespace, job_name(found)))
 
 
 def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
@@ -159,11 +165,14 @@ def _starts_by(judgement: Judgement | None, now: datetime) -> datetime | None:
     return promised.starts_by if promised is not None and now < promised.starts_by < NEVER else None
 
 
-def _position(judgement: Judgement | None) -> Position | None:
+def _position(judgement: Judgement | None, around: Surroundings) -> Position | None:
     place = judgement.place if judgement is not None else None
     if place is None:
         return None
-    ahead = [AheadRow(namespace=q.namespace, queue=q.name, workloads=n) for q, n in sorted(place.ahead.items())]
+    counts = Counter[Key]()
+    for queue, workloads in place.ahead.items():
+        counts[queue if around.may_name(queue.namespace) else NOT_NAMED] += workloads
+    ahead = [AheadRow(namespace=q.namespace, queue=q.name, workloads=n) for q, n in sorted(counts.items())]
     return Position(cluster_queue=place.position, of=place.of, local_queue=place.local_position, ahead=ahead)
 
 

@@ -40,6 +40,11 @@ class Surroundings:
     default_ns: str = "default"
     unplaced: Unscheduled | None = None  # the pods of the Job that no node can take
     nodes: Sequence[NodeFacts] | None = None  # None: not visible, or not needed
+    only_named: str = ""  # the only namespace whose Jobs and LocalQueues the reader may know by name; "": all
+
+    def may_name(self, namespace: str) -> bool:
+        """Whether the reader may know the names of Jobs and LocalQueues of this namespace."""
+        return self.only_named in ("", namespace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ The sentence above the tables is chosen in `dominant_reason`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
@@ -15,6 +16,9 @@ from job_controller.model import Key
 from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence, HeldQuota, PreemptionCheck, PreemptionVerdict
 from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.quota_tree import FlavorResource
+
+NOT_NAMED = Key("", "")  # in place of LocalQueues whose names the reader may not know
 
 
 class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -38,7 +42,8 @@ class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The Workloads of one LocalQueue that hold quota which the explained Job needs.
 
-    `holds`: the amount they hold, by "FLAVOR/RESOURCE".
+    `namespace`, `queue` "": those of all LocalQueues whose names the reader may not know, without `jobs`. `holds`: the
+    amount they hold, by "FLAVOR/RESOURCE".
     """
 
     cluster_queue: str
@@ -96,15 +101,30 @@ def _fits(row: FlavorEvidence) -> str:
     return "fits"
 
 
-def holder_row(held: HeldQuota, jobs: Mapping[Key, str]) -> HolderRow:
-    """Return the row of one LocalQueue's holders. `jobs`: names of Jobs by the key of their Workload."""
+def holder_rows(held: Iterable[HeldQuota], jobs: Mapping[Key, str], may_name: Callable[[str], bool]) -> list[HolderRow]:
+    """Return a row for each LocalQueue's holders; those that the reader may not know as one row per ClusterQueue.
+
+    `jobs`: names of Jobs by the key of their Workload. `may_name`: of which namespaces the reader may know the names.
+    """
+    grouped: dict[tuple[str, Key], list[HeldQuota]] = {}
+    for each in held:
+        queue = each.queue if may_name(each.queue.namespace) else NOT_NAMED
+        grouped.setdefault((each.cluster_queue, queue), []).append(each)
+    return [_holder_row(*key, some, jobs) for key, some in grouped.items()]
+
+
+def _holder_row(cluster_queue: str, queue: Key, held: Sequence[HeldQuota], jobs: Mapping[Key, str]) -> HolderRow:
+    usage = Counter[FlavorResource]()
+    for each in held:
+        usage.update(each.usage)
+    workloads = [key for each in held for key in each.workloads]
     return HolderRow(
-        cluster_queue=held.cluster_queue,
-        namespace=held.queue.namespace,
-        queue=held.queue.name,
-        workloads=len(held.workloads),
-        holds={f"{fr.flavor}/{fr.resource}": text(fr.resource, amount) for fr, amount in held.usage.items()},
-        jobs=[jobs.get(key, key.name) for key in held.workloads],
+        cluster_queue=cluster_queue,
+        namespace=queue.namespace,
+        queue=queue.name,
+        workloads=len(workloads),
+        holds={f"{fr.flavor}/{fr.resource}": text(fr.resource, amount) for fr, amount in sorted(usage.items())},
+        jobs=[jobs.get(key, key.name) for key in workloads] if queue != NOT_NAMED else [],
     )
 
 

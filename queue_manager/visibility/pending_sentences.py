@@ -21,6 +21,7 @@ from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterO
 
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
 IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
+ANOTHERS = "which is of another namespace"
 LESS_REQUESTED = "it requests"  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
@@ -33,17 +34,20 @@ REASON_TEXTS = {
 }
 
 
-def decided(found: Judgement, argument: str, objects: ClusterObjects) -> Finding:
+def decided(
+    found: Judgement, argument: str, objects: ClusterObjects, may_name: Callable[[str], bool] = lambda namespace: True
+) -> Finding:
     """The dominant reason of a Workload that the scheduler has tried, or that waits behind one that it has tried.
 
-    `argument`: the Job as an argument of `sluice`.
+    `argument`: the Job as an argument of `sluice`. `may_name`: of which namespaces the reader may know the Jobs.
     """
     text_of = _TEXTS.get(found.reason)
     if text_of is None and found.head is None:
         sentence = "It fits: the scheduler is about to admit it."
         return _finding(found, reasons.PENDING_EVALUATION, sentence, (IF_IT_LASTS,), f"sluice explain {argument}")
     if found.head is not None and found.reason not in _DESPITE_A_HEAD:
-        return _behind(found, found.head, objects)
+        name = _head_name(found.head, objects) if may_name(found.head.namespace) else ""
+        return _behind(found, name, argument)
     if text_of is None:
         return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {argument}")
     sentence, changes = text_of(found)
@@ -55,12 +59,18 @@ def _finding(found: Judgement, reason: str, sentence: str, changes: Iterable[str
     return Finding(reason, sentence, tuple(changes), command, found.message, found)
 
 
-def _behind(found: Judgement, head: Key, objects: ClusterObjects) -> Finding:
+def _head_name(head: Key, objects: ClusterObjects) -> str:
+    """Return namespace and name of the Job that is first in its queue."""
     workload = next((w for w in objects.workloads if w.metadata.key == head), None)
-    name = str(Key(head.namespace, job_name(workload))) if workload is not None else str(head)
-    sentence = f"ClusterQueue {found.cluster_queue} is StrictFIFO, and its first Workload, {name}, waits."
-    changes = (f"{name} is admitted, or leaves the queue",)
-    return _finding(found, reason_codes.BEHIND_HEAD, sentence, changes, f"sluice explain {name}")
+    return str(Key(head.namespace, job_name(workload))) if workload is not None else str(head)
+
+
+def _behind(found: Judgement, head: str, argument: str) -> Finding:
+    """`head`: the Job that is first in the queue; "" if the reader may not know it."""
+    sentence = f"ClusterQueue {found.cluster_queue} is StrictFIFO, and its first Workload, {head or ANOTHERS}, waits."
+    changes = (f"{head or 'that Workload'} is admitted, or leaves the queue",)
+    command = f"sluice explain {head}" if head else f"sluice show {argument}"
+    return _finding(found, reason_codes.BEHIND_HEAD, sentence, changes, command)
 
 
 # --- one function per reason: (sentence, changes) ----------------------------------------------------------

@@ -2,11 +2,12 @@
 
     /apis/visibility.kueue.x-k8s.io/VERSION/clusterqueues/NAME/pendingworkloads
     /apis/visibility.kueue.x-k8s.io/VERSION/namespaces/NAMESPACE/localqueues/NAME/pendingworkloads
+    /apis/visibility.kueue.x-k8s.io/VERSION/namespaces/NAMESPACE/localqueues/NAME/explanation
 
 Query: `limit` (DEFAULT_LIMIT, at most MAX_LIMIT) and `offset`. Positions count from 0. The page of a LocalQueue lists
-only its own Workloads, with their positions among all of the ClusterQueue. The embedded API server mounts the group;
-the manager serves it to the aggregation layer of a real one. Kueue: pkg/visibility, KEP-168-2;
-BEHAVIOUR.md#q52-positions-of-pending-workloads.
+only its own Workloads, with their positions among all of the ClusterQueue. The last path, which Kueue does not have, is
+answered by `served_explanation`. The embedded API server mounts the group; the manager serves it to the aggregation
+layer of a real one. Kueue: pkg/visibility, KEP-168-2; BEHAVIOUR.md#q52-positions-of-pending-workloads.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from queue_manager.scheduling.workload_info import Info
 GROUP = VISIBILITY_GROUP
 VERSIONS = ("v1beta2", "v1beta1")  # the preferred one first
 KIND = "PendingWorkloadsSummary"
-SUBRESOURCE = "pendingworkloads"
+PENDING, EXPLANATION = "pendingworkloads", "explanation"  # subresources
+EXPLANATION_KIND = "WorkloadExplanation"
 DEFAULT_LIMIT, MAX_LIMIT = 1000, 100_000
 
 
@@ -55,15 +57,25 @@ class PendingPage(msgspec.Struct, frozen=True):
 
 def local_queue_path(queue: Key) -> str:
     """The path of a LocalQueue's pending Workloads in the preferred version."""
-    return f"/apis/{GROUP}/{VERSIONS[0]}/namespaces/{queue.namespace}/localqueues/{queue.name}/{SUBRESOURCE}"
+    return _local_queue_path(queue, PENDING)
+
+
+def explanation_path(queue: Key) -> str:
+    """The path of explanations of a LocalQueue's Workloads in the preferred version."""
+    return _local_queue_path(queue, EXPLANATION)
+
+
+def _local_queue_path(queue: Key, subresource: str) -> str:
+    return f"/apis/{GROUP}/{VERSIONS[0]}/namespaces/{queue.namespace}/localqueues/{queue.name}/{subresource}"
 
 
 class QueuePath(NamedTuple):
-    """A queue whose pending Workloads a path names. `namespace` "": a ClusterQueue."""
+    """A queue, and which subresource of it a path names. `namespace` "": a ClusterQueue."""
 
     version: str
     namespace: str
     name: str
+    subresource: str
 
     @property
     def resource(self) -> str:
@@ -72,26 +84,23 @@ class QueuePath(NamedTuple):
 
 
 def parse(path: str) -> QueuePath | None:
-    """The queue that a path names; None for every other path."""
+    """The queue and the subresource that a path names; None for every other path."""
     match path.strip("/").split("/"):
-        case ["apis", group, version, "clusterqueues", name, sub] if _is_ours(group, version, sub):
-            return QueuePath(version, "", name)
-        case ["apis", group, version, "namespaces", namespace, "localqueues", name, sub] if (
-            _is_ours(group, version, sub) and namespace
+        case ["apis", group, version, "clusterqueues" as plural, name, sub] if _is_ours(group, version, plural, sub):
+            return QueuePath(version, "", name, sub)
+        case ["apis", group, version, "namespaces", namespace, "localqueues" as plural, name, sub] if (
+            _is_ours(group, version, plural, sub) and namespace
         ):
-            return QueuePath(version, namespace, name)
+            return QueuePath(version, namespace, name, sub)
     return None
 
 
-def _is_ours(group: str, version: str, subresource: str) -> bool:
-    return group == GROUP and version in VERSIONS and subresource == SUBRESOURCE
+def _is_ours(group: str, version: str, plural: str, subresource: str) -> bool:
+    return group == GROUP and version in VERSIONS and subresource in SUBRESOURCES[plural]
 
 
 class PendingSummaries:
-    """Answers GET requests to the visibility API from the pending Workloads at the time of the request."""
-
-    group = GROUP
-    versions = VERSIONS
+    """Answers with the pending Workloads at the time of the request."""
 
     def __init__(self, queues: Queues, workload: Callable[[Key], Workload | None]) -> None:
         """`workload` returns the cached object of a pending Workload, or None."""
@@ -99,9 +108,9 @@ class PendingSummaries:
         self._workload = workload
 
     def answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """The page for a path and its query, or a Status; None if the path is not served by this API."""
+        """The page for a path and its query, or a Status; None if the path names no pending Workloads."""
         asked = parse(path)
-        if asked is None:
+        if asked is None or asked.subresource != PENDING:
             return None
         try:
             limit, offset = (_number(query, *option) for option in (("limit", DEFAULT_LIMIT), ("offset", 0)))
@@ -109,9 +118,7 @@ class PendingSummaries:
             return failure(400, "BadRequest", str(error))
         found = self._of_local_queue(asked) if asked.namespace else self._of_cluster_queue(asked.name)
         if found is None:
-            kind = asked.resource.removesuffix("s")
-            details = {"name": asked.name, "group": GROUP, "kind": kind}
-            return failure(404, "NotFound", f'{kind}.{GROUP} "{asked.name}" not found', details)
+            return not_found(asked.resource.removesuffix("s"), asked.name)
         items = [*islice(found, offset, offset + min(limit, MAX_LIMIT))]
         head = {"kind": KIND, "apiVersion": f"{GROUP}/{asked.version}", "metadata": {}}
         return Answer(200, {**head, "items": items})
@@ -132,19 +139,6 @@ class PendingSummaries:
             if only is None or info.queue == only:
                 yield _item(info, self._workload(info.key), position, in_queue[info.queue])
             in_queue[info.queue] += 1
-
-    # --- discovery ---
-
-    def resources(self) -> list[Json]:
-        """The entries of the group's APIResourceList."""
-        return _resources()
-
-    def described(self) -> list[Json]:
-        """The entries of the visibility API in aggregated discovery (APIGroupDiscovery)."""
-        return [_described(plural, namespaced) for plural, namespaced in _PLURALS]
-
-
-_PLURALS = (("clusterqueues", False), ("localqueues", True))
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
@@ -181,32 +175,62 @@ def failure(status: int, reason: str, message: str, details: Json = None) -> Ans
     return Answer(status, {**body, "reason": reason, **({"details": details} if details else {}), "code": status})
 
 
-def _entries(plural: str, namespaced: bool) -> list[Json]:
+def not_found(kind: str, name: str) -> Answer:
+    """A Status object that reports that an object does not exist. `kind`: in lower case."""
+    details = {"name": name, "group": GROUP, "kind": kind}
+    return failure(404, "NotFound", f'{kind}.{GROUP} "{name}" not found', details)
+
+
+# --- discovery ---------------------------------------------------------------------------------------------
+
+SUBRESOURCES = {  # with the kinds of their responses, by plural
+    "clusterqueues": {PENDING: KIND},
+    "localqueues": {PENDING: KIND, EXPLANATION: EXPLANATION_KIND},
+}
+_NAMESPACED = ("localqueues",)
+
+
+def _entries(plural: str) -> list[Json]:
+    namespaced = plural in _NAMESPACED
     entry = {"name": plural, "singularName": plural.removesuffix("s"), "namespaced": namespaced, "kind": KIND}
-    sub = {**entry, "name": f"{plural}/{SUBRESOURCE}", "singularName": "", "verbs": ["get"]}
-    return [{**entry, "verbs": []}, sub]
+    subs = [
+        {"name": f"{plural}/{sub}", "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"]}
+        for sub, kind in SUBRESOURCES[plural].items()
+    ]
+    return [{**entry, "verbs": []}, *subs]
 
 
-def _described(plural: str, namespaced: bool) -> Json:
-    kind = {"group": "", "version": "", "kind": KIND}
+def _described(plural: str) -> Json:
+    def kind(name: str) -> Json:
+        return {"group": "", "version": "", "kind": name}
+
     return {
         "resource": plural,
-        "responseKind": kind,
-        "scope": "Namespaced" if namespaced else "Cluster",
+        "responseKind": kind(KIND),
+        "scope": "Namespaced" if plural in _NAMESPACED else "Cluster",
         "singularResource": plural.removesuffix("s"),
         "verbs": [],
-        "subresources": [{"subresource": SUBRESOURCE, "responseKind": kind, "verbs": ["get"]}],
+        "subresources": [
+            {"subresource": sub, "responseKind": kind(name), "verbs": ["get"]}
+            for sub, name in SUBRESOURCES[plural].items()
+        ],
     }
 
 
-def _resources() -> list[Json]:
-    return [entry for plural, namespaced in _PLURALS for entry in _entries(plural, namespaced)]
+def described() -> list[Json]:
+    """The entries of the visibility API in aggregated discovery (APIGroupDiscovery)."""
+    return [_described(plural) for plural in SUBRESOURCES]
+
+
+def resources() -> list[Json]:
+    """The entries of the group's APIResourceList."""
+    return [entry for plural in SUBRESOURCES for entry in _entries(plural)]
 
 
 def resource_list(version: str) -> Json:
     """The APIResourceList of one version."""
     head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/{version}"}
-    return {**head, "resources": _resources()}
+    return {**head, "resources": resources()}
 
 
 def group_document() -> Json:

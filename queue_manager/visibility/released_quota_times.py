@@ -7,7 +7,7 @@ so this is no start, unless backfilling keeps the quota (`scheduling/backfill.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from queue_manager.visibility.scheduler_judgement import Judgement
 KEPT = "not known: what is released is kept for a Workload that preempts others"
 STOPPING = "not known: Workloads are being stopped, or run for longer than they declare"
 UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
+ANOTHERS_JOB = "a Job of another namespace"
 TAKEN = "unless others before it take it"
 
 
@@ -29,9 +30,15 @@ class ExpectedRelease(NamedTuple):
     text: str
 
 
-def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) -> ExpectedRelease | None:
+def release_of(
+    found: Judgement | None,
+    jobs: Mapping[Key, str],
+    now: datetime,
+    may_name: Callable[[str], bool] = lambda namespace: True,
+) -> ExpectedRelease | None:
     """When enough quota is released for a Workload that waits for quota; None for any other, and for one for which
-    backfilling keeps quota. `jobs`: namespace and name of the Job of each Workload.
+    backfilling keeps quota. `jobs`: namespace and name of the Job of each Workload. `may_name`: of which namespaces the
+    reader may know the Jobs.
     """
     if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.promise is not None:
         return None
@@ -42,4 +49,5 @@ def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) 
     if found.release.starts_by <= now:
         return ExpectedRelease(None, STOPPING)
     last = found.release.ended[-1].key
-    return ExpectedRelease(found.release.starts_by, f"when {jobs.get(last, str(last))} has to end, {TAKEN}")
+    name = jobs.get(last, str(last)) if may_name(last.namespace) else ANOTHERS_JOB
+    return ExpectedRelease(found.release.starts_by, f"when {name} has to end, {TAKEN}")

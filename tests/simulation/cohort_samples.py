@@ -152,7 +152,7 @@ class Sampler:
         for team, other in (TEAMS, TEAMS[::-1]):
             for queue in self._all("localqueues", LocalQueue):
                 if queue.metadata.namespace == team:
-                    answer = self._world.queue.pending_summaries.answer(local_queue_path(queue.metadata.key), {})
+                    answer = self._world.queue.visibility.summaries.answer(local_queue_path(queue.metadata.key), {})
                     self.checked["S27"] += 1
                     if answer is None or other.encode() in msgspec.json.encode(answer.body):
                         raise Broken(f"S27: {answer}")

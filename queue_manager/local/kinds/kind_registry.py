@@ -69,7 +69,11 @@ class MountedGroup(Protocol):
         """The group as an entry of aggregated discovery."""
         ...
 
-    def answer(self, path: str, query: Mapping[str, str]) -> MountedAnswer | None:
+    def serves(self, path: str) -> bool:
+        """Whether the group has the path."""
+        ...
+
+    async def answer(self, path: str, query: Mapping[str, str]) -> MountedAnswer | None:
         """The response to a GET request; None if the group does not have the path."""
         ...
 

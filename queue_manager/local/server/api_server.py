@@ -118,7 +118,7 @@ class ApiServer:
         target = parse_path(request.path)
         kind = self.registry.find(target.group, target.version, target.plural) if target else None
         if target is None or kind is None:
-            return await self._metrics(request) or self._answer_other_path(request, target)
+            return await self._metrics(request) or await self._answer_other_path(request, target)
         if target.namespace and not kind.resource.namespaced:
             raise status_errors.no_such_path()
         form = negotiate(request.headers.get("accept", ""))
@@ -170,7 +170,7 @@ class ApiServer:
         content_type, body = await self._exposed(request.headers.get("accept", ""))
         return Response(200, {"Content-Type": content_type}, body)
 
-    def _answer_other_path(self, request: ServerRequest, target: CallTarget | None) -> Response:
+    async def _answer_other_path(self, request: ServerRequest, target: CallTarget | None) -> Response:
         """Answer the paths that name no stored resource."""
         if target is not None and request.method == "POST":
             answer = review(target, request)
@@ -179,11 +179,12 @@ class ApiServer:
         if target is None and (health := healthy(request)) is not None:
             return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, health)
         mounted = self.registry.mounted.get(target.group) if target is not None else None
-        made = mounted.answer(request.path, request.query) if mounted is not None else None
-        if made is not None:
+        if mounted is not None and mounted.serves(request.path):
             if request.method not in ("GET", "HEAD"):
                 raise status_errors.method_not_allowed()
-            return respond(made.status, orjson.dumps(made.body))
+            made = await mounted.answer(request.path, request.query)
+            if made is not None:
+                return respond(made.status, orjson.dumps(made.body))
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):

@@ -17,6 +17,7 @@ from queue_manager.local.storage.store import Store
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility.pending_summary import PendingSummaries
+from queue_manager.visibility_api import VisibilityApi
 from tests.local.kubectl.conftest import Kubectl
 from tests.local.tls import tls
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
@@ -37,7 +38,7 @@ async def k(tmp_path: Path) -> AsyncGenerator[Kubectl, None]:
     for w in some.values():
         queues.put(info(w), T0)
     registry = KindRegistry.builtin()
-    registry.mount(PendingSummaries(queues, some.get))
+    registry.mount(VisibilityApi(PendingSummaries(queues, some.get)))
     clock = SystemClock()
     listening = await http_server.serve(
         ApiServer(Store(clock, random.Random(7)), registry, clock), tls().server, token="secret"
@@ -67,6 +68,10 @@ async def test_kubectl_discovers_the_group_and_its_versions(k: Kubectl) -> None:
     assert {"visibility.kueue.x-k8s.io/v1beta1", "visibility.kueue.x-k8s.io/v1beta2"} <= {*versions}
     found = (await k("get", "--raw", ROOT)).tree
     names = [resource["name"] for resource in found["resources"] if resource["verbs"] == ["get"]]
-    assert names == ["clusterqueues/pendingworkloads", "localqueues/pendingworkloads"]
+    assert names == [
+        "clusterqueues/pendingworkloads",
+        "localqueues/pendingworkloads",
+        "localqueues/explanation",
+    ]
     group = (await k("get", "--raw", "/apis/visibility.kueue.x-k8s.io")).tree
     assert group["preferredVersion"]["version"] == "v1beta2"

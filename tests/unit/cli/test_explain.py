@@ -39,6 +39,7 @@ from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.pending_summary import PendingSummaries
+from queue_manager.visibility_api import VisibilityApi
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -64,7 +65,7 @@ async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
     clock, rng = Clock(), random.Random(1)
     registry = KindRegistry.builtin()
     admin = RestClient(LocalTransport(ApiServer(Store(clock, rng), registry, clock)))
-    registry.mount(PendingSummaries(pending(), lambda key: None))
+    registry.mount(VisibilityApi(PendingSummaries(pending(), lambda key: None)))
     await install_crds(admin)
     quota = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]
     spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quota}]}

@@ -3,13 +3,14 @@
 `sluice up` mounts it in its API server, `sluice manager` serves it with `operator.visibility_server`. Positions are
 read from the quota cache immediately (`visibility.pending_summary`). An explanation takes seconds in a queue of many
 thousand Workloads (`visibility.served_explanation`). So it is computed in a thread, on what the caches have at this
-moment, one at a time, and further requests are refused while MAX_WAITING wait.
+moment, one at a time, with pauses as long, so that controllers get most of the processor. Further requests are refused
+while MAX_WAITING wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key
@@ -63,6 +64,7 @@ class Explanations:
         self._quota_cache = quota_cache
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._turn = asyncio.Lock()
+        self._next_start = 0.0  # by the clock of the event loop
         self._requests = 0
 
     async def answer(self, asked: QueuePath, query: Mapping[str, str]) -> Answer:
@@ -75,6 +77,7 @@ class Explanations:
         self._requests += 1
         try:
             async with self._turn:
+                await asyncio.sleep(self._next_start - asyncio.get_running_loop().time())
                 return await self._explained(asked, name)
         except ApiError as error:
             return failure(503, "ServiceUnavailable", f"the Job cannot be read: {error}")
@@ -99,7 +102,16 @@ class Explanations:
         def compute() -> Explanation:
             return explained_to_namespace(job, workload, concerning(objects, sharing, settings), settings, now)
 
-        return await asyncio.to_thread(compute)
+        return await self._in_thread(compute)
+
+    async def _in_thread(self, compute: Callable[[], Explanation]) -> Explanation:
+        """Run `compute` in a thread; the next one starts only after a pause of the same length."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            return await asyncio.to_thread(compute)
+        finally:
+            self._next_start = 2 * loop.time() - start
 
     async def _job_of(self, workload: Workload) -> Job | None:
         """The Job that controls the Workload. It is read, since a replica that waits for the Lease caches no Jobs."""

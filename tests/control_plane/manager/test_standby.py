@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -44,15 +45,33 @@ async def pair(
     return managers[0], managers[1]
 
 
-async def read(manager: Manager, plane: ControlPlane, path: str) -> tuple[int, list[Position]]:
-    """The status, and (Job, position in the ClusterQueue, position in the LocalQueue) of each item."""
+async def read_json(manager: Manager, plane: ControlPlane, path: str) -> tuple[int, dict[str, Any]]:
     [line] = [line for line in manager.lines if "/apis/visibility" in line]
     url = re.sub(r"/apis/.*", "", line.removeprefix("serving ")) + ROOT + path
     headers = {"Authorization": f"Bearer {plane.token}"}
     unverified = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(connector=unverified, headers=headers) as session, session.get(url) as answer:
-        items = json.loads(await answer.read()).get("items", [])
-    return answer.status, [
+        return answer.status, json.loads(await answer.read())
+
+
+async def explanation(manager: Manager, plane: ControlPlane, scenario: Scenario) -> dict[str, Any]:
+    """The explanation of Job d, which is the third."""
+    queue = f"/namespaces/{scenario.namespace}/localqueues/lq"
+    _, page = await read_json(manager, plane, f"{queue}/pendingworkloads")
+    name = page["items"][2]["metadata"]["name"]
+    status, found = await read_json(manager, plane, f"{queue}/explanation?workload={name}")
+    assert status == 200, found
+    record = dict(found["explanation"])
+    assert (record["name"], record["state"], record["position"]["clusterQueue"]) == ("d", "Pending", 3)
+    assert [row["jobs"] for row in record["holders"]] == [[f"{scenario.namespace}/a"]]
+    return record
+
+
+async def read(manager: Manager, plane: ControlPlane, path: str) -> tuple[int, list[Position]]:
+    """The status, and (Job, position in the ClusterQueue, position in the LocalQueue) of each item."""
+    status, tree = await read_json(manager, plane, path)
+    items = tree.get("items", [])
+    return status, [
         (
             item["metadata"]["ownerReferences"][0]["name"],
             item["positionInClusterQueue"],
@@ -85,6 +104,7 @@ async def test_a_replica_that_waits_answers_with_the_positions_of_the_leader(
 
                 await until(is_listed, f"{expected} in {path}")
     assert await second.get("/readyz") == (200, "ok\n")
+    assert await explanation(first, plane, scenario) == await explanation(second, plane, scenario)
     assert (await read(second, plane, "/clusterqueues/unknown/pendingworkloads"))[0] == 404
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -21,6 +24,7 @@ from queue_manager.api.api_resources import (
     Resource,
 )
 from queue_manager.api.component_names import WEBHOOK_SECRET
+from queue_manager.api.types import Workload
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request
@@ -29,7 +33,8 @@ from queue_manager.installation.settings import Settings
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
 from tests.control_plane import front_proxy
-from tests.control_plane.conftest import install_kinds
+from tests.control_plane.conftest import ROOT as REPOSITORY
+from tests.control_plane.conftest import SLUICE, install_kinds
 from tests.control_plane.manager.guarded import config
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.service_account import (
@@ -53,6 +58,9 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 ROOT = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 OF_CQ = f"{ROOT}/clusterqueues/cq/pendingworkloads"
 OF_LQ = f"{ROOT}/namespaces/team-a/localqueues/q/pendingworkloads"
+EXPLANATION = f"{ROOT}/namespaces/team-a/localqueues/q/explanation"
+EXPLANATIONS = "sluice-explanation-reader-role"
+VIEWERS = tuple(f"kueue-{kind}-viewer-role" for kind in ("job", "localqueue", "workload"))
 SYSTEM, ACCOUNT = "kueue-system", "kueue-controller-manager"
 
 
@@ -84,7 +92,8 @@ async def create_all(api: RestClient, port: int) -> None:
 
 
 def concerns_visibility(name: str) -> bool:
-    return any(part in name for part in ("visibility", "auth-delegator", "pending-workloads", "kueue-batch"))
+    parts = ("visibility", "auth-delegator", "pending-workloads", "kueue-batch", EXPLANATIONS, *VIEWERS)
+    return any(part in name for part in parts)
 
 
 async def create_queues(api: RestClient) -> None:
@@ -170,10 +179,63 @@ async def test_users_read_positions_through_the_api_server_as_roles_allow(
             assert (await read(OF_LQ.replace("team-a", "team-b"), "alice"))[0] == 403
             assert (await read(OF_CQ, "alice"))[0] == 403
             await check_direct_access(manager, aggregating.token)
+            await check_explanations(api, aggregating, tmp_path, read)
             await check_deletion_of_a_namespace(api, aggregating)
         finally:
             if manager is not None:
                 await manager.stop()
+
+
+async def check_explanations(
+    api: RestClient, plane: ControlPlane, folder: Path, read: Callable[[str, str], Awaitable[tuple[int, str]]]
+) -> None:
+    """`sluice explain` of a user with rights in team-a only: with numbers once the role allows it."""
+    (folder / "alice").mkdir()
+    who = write_kubeconfig(folder / "alice" / "kubeconfig", plane.url, {"token": plane.token, "as": "alice"}, plane)
+    alice = {"apiGroup": RBAC[0], "kind": "User", "name": "alice"}
+    quota = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]
+    groups = [{"coveredResources": ["cpu"], "flavors": quota}]
+    await api.patch(WORKLOADS, "team-a", "high", {"spec": {"active": False}})
+    await api.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": groups}})
+    for role in VIEWERS:
+        await bind(api, ROLE_BINDINGS, "team-a", role, alice)
+
+    async def middle_holds_the_quota() -> bool:
+        found = await api.get(WORKLOADS, "team-b", "middle", type=Workload)
+        return found.is_true("QuotaReserved") and names((await read(OF_LQ, "alice"))[1]) == [("low", 0)]
+
+    await until(middle_holds_the_quota, "the Workload of team-b holds the quota, and that of team-a waits")
+
+    async def explained() -> dict[str, Any]:
+        command = [*SLUICE, "explain", "low", "-n", "team-a", "-o", "json", "--kubeconfig", str(who)]
+        done = await asyncio.to_thread(subprocess.run, command, cwd=REPOSITORY, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert not re.search("team-b|middle", done.stdout + done.stderr)
+        return dict(json.loads(done.stdout))
+
+    assert (await read(f"{EXPLANATION}?workload=low", "alice"))[0] == 403
+    found = await explained()
+    assert (found["code"], found["holders"], found["position"]["of"]) == ("WAIT/WaitingForQuota", [], None)
+    assert "workloads of all namespaces" in found["notSeen"][0]
+
+    await bind(api, ROLE_BINDINGS, "team-a", EXPLANATIONS, alice)
+
+    async def alice_may() -> bool:
+        return (await read(f"{EXPLANATION}?workload=low", "alice"))[0] == 200
+
+    await until(alice_may, "the role is bound")
+    found = await explained()
+    assert found["code"] == "WAIT/WaitingForQuota"
+    [row] = found["flavors"]
+    assert (row["requested"], row["free"], row["borrowable"], row["limit"]) == ("1", "0", "0", "1")
+    holder = {"clusterQueue": "cq", "namespace": "", "queue": "", "workloads": 1, "holds": {"f/cpu": "1"}, "jobs": []}
+    assert found["holders"] == [holder]
+    assert [check["verdict"] for check in found["preemptions"]] == ["PolicyNever"]
+    assert "running Workloads release 1 cpu of flavor f" in found["changes"]
+    assert (found["position"]["clusterQueue"], found["position"]["of"]) == (1, 1)
+    assert (await read(f"{EXPLANATION}?workload=middle", "alice"))[0] == 404
+    assert (await read(f"{EXPLANATION.replace('team-a', 'team-b')}?workload=middle", "alice"))[0] == 403
+    assert (await read(f"{EXPLANATION}?workload=low", "bob"))[0] == 403
 
 
 async def check_deletion_of_a_namespace(api: RestClient, plane: ControlPlane) -> None:

@@ -14,7 +14,7 @@ from queue_manager.api.api_resources import LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.cli.ps import job_table
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
-from queue_manager.visibility.pending_summary import local_queue_path
+from queue_manager.visibility.pending_summary import explanation_path, local_queue_path
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import EMBEDDED
 from tests.local.cluster.fleet import Fleet
@@ -59,6 +59,28 @@ async def test_each_answer_is_about_the_queue_and_job_of_one_namespace(teams: Us
         positions = {team: await pending(client, team) for team in TEAMS}
         workloads = {team: (await client.list(WORKLOADS, team))[0]["metadata"]["name"] for team in TEAMS}
     assert positions == {"team-a": [], "team-b": [("team-b", workloads["team-b"])]}
+
+
+@EMBEDDED
+async def test_an_explanation_of_the_visibility_api_counts_the_jobs_of_other_namespaces(teams: User) -> None:
+    seen = teams.json("explain", "train", "-n", "team-b")
+    async with teams.up.client() as client:
+        path = explanation_path(Key("team-b", "user-queue"))
+        answers = {
+            team: await client.transport.request(
+                Request("GET", path, {"workload": (await client.list(WORKLOADS, team))[0]["metadata"]["name"]})
+            )
+            for team in TEAMS
+        }
+    assert answers["team-a"].status == 404  # its Workload is in no queue of team-b
+    assert b"team-a" not in answers["team-b"].body
+    tree = msgspec.json.decode(answers["team-b"].body)
+    assert (tree["kind"], tree["metadata"]["namespace"]) == ("WorkloadExplanation", "team-b")
+    found = tree["explanation"]
+    for key in ("code", "sentence", "flavors", "position", "preemptions"):
+        assert found[key] == seen[key], key
+    [own] = seen["holders"]
+    assert found["holders"] == [{**own, "namespace": "", "queue": "", "jobs": []}]
 
 
 @EMBEDDED

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
 import yaml
 from rich.console import Console
 
+from job_controller.model import Key
 from queue_manager.api import keys
 from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
@@ -27,7 +31,9 @@ from queue_manager.api.api_resources import (
 )
 from queue_manager.cli import explain, explanation_reading
 from queue_manager.cli.arguments import parser
+from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request, Response
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
@@ -36,10 +42,13 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
+from queue_manager.visibility import pending_summary
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.pending_summary import PendingSummaries
-from queue_manager.visibility_api import VisibilityApi
+from queue_manager.visibility.served_explanation import NAMES_NOT_SEEN, WORKLOAD
+from queue_manager.visibility_api import MAX_WAITING, VisibilityApi
+from queue_manager.wiring import attach_visibility
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -60,11 +69,24 @@ class Clock:
 
 
 @pytest.fixture
-async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
-    """A cluster with 4 cpu: `secret` of namespace theirs holds 3, `train` of namespace mine requests 2, `big` 9."""
-    clock, rng = Clock(), random.Random(1)
-    registry = KindRegistry.builtin()
-    admin = RestClient(LocalTransport(ApiServer(Store(clock, rng), registry, clock)))
+def registry() -> KindRegistry:
+    return KindRegistry.builtin()
+
+
+@pytest.fixture
+def server(registry: KindRegistry) -> ApiServer:
+    return ApiServer(Store(Clock(), random.Random(1)), registry, Clock())
+
+
+@pytest.fixture
+async def admin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, registry: KindRegistry, server: ApiServer
+) -> RestClient:
+    """A cluster with 4 cpu: `secret` of namespace theirs holds 3, `train` of namespace mine requests 2, `big` 9.
+
+    Its visibility API is that of Kueue, without explanations.
+    """
+    admin = RestClient(LocalTransport(server))
     registry.mount(VisibilityApi(PendingSummaries(pending(), lambda key: None)))
     await install_crds(admin)
     quota = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]
@@ -149,6 +171,78 @@ async def test_a_user_of_one_namespace_sees_no_name_of_another(
     assert found["notSeen"][0].startswith("workloads of all namespaces")
     assert "secret" not in json.dumps(found)
     assert "theirs" not in json.dumps(found)
+
+
+@pytest.fixture
+async def manager(admin: RestClient, registry: KindRegistry, server: ApiServer) -> AsyncIterator[RestClient]:
+    """From now on a manager serves the visibility API. Yields its client."""
+    runtime = Runtime(LocalTransport(server), Clock(), random.Random(1), silence=None)
+    visibility, _ = attach_visibility(runtime, KueueConfig())
+    registry.mount(visibility)
+    async with runtime:
+        yield runtime.client
+
+
+async def test_a_user_of_one_namespace_sees_the_numbers_that_the_manager_serves(
+    admin: RestClient, manager: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await explained("mine/train")
+    bounded(admin, monkeypatch)
+    found = await explained("mine/train")
+    for key in ("state", "code", "sentence", "message", "flavors", "preemptions", "changes"):
+        assert found[key] == whole[key], key
+    holder = {"clusterQueue": "cq", "workloads": 1, "holds": {"f/cpu": "3"}}
+    assert found["holders"] == [{**holder, "namespace": "", "queue": "", "jobs": []}]
+    assert whole["holders"] == [{**holder, "namespace": "theirs", "queue": "q", "jobs": ["theirs/secret"]}]
+    assert found["position"] == whole["position"]
+    assert found["notSeen"][0] == NAMES_NOT_SEEN
+    assert "secret" not in json.dumps(found)
+    assert "theirs" not in json.dumps(found)
+    printed = drawn(await explain.explanation(parser().parse_args(["explain", "mine/train"])))
+    assert "other namespaces" in printed
+
+
+async def test_the_state_that_the_user_reads_is_explained_if_the_manager_has_another(
+    admin: RestClient, manager: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the caches of the manager lag behind: it has the Workload as deactivated."""
+    await manager.patch(WORKLOADS, "mine", "job-train", {"spec": {"active": False}})
+    honest = admin.transport.request
+
+    async def request(request: Request) -> Response:
+        answer = await honest(request)
+        old = b'"active":false' in answer.body and "/workloads" in request.path
+        return answer._replace(body=answer.body.replace(b'"active":false', b'"active":true')) if old else answer
+
+    monkeypatch.setattr(admin.transport, "request", request)
+    bounded(admin, monkeypatch)
+    found = await explained("mine/train")
+    assert (found["state"], found["code"], found["holders"]) == ("Pending", "WAIT/WaitingForQuota", [])
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/namespaces/mine/localqueues/q/explanation?workload=job-train", 200),
+        ("/namespaces/theirs/localqueues/q/explanation?workload=job-secret", 200),
+        ("/namespaces/mine/localqueues/q/explanation", 400),
+        ("/namespaces/mine/localqueues/q/explanation?workload=job-secret", 404),
+        ("/namespaces/mine/localqueues/other/explanation?workload=job-train", 404),
+        ("/clusterqueues/cq/explanation?workload=job-train", 404),
+    ],
+)
+async def test_an_explanation_is_that_of_a_workload_of_the_queue(manager: RestClient, path: str, status: int) -> None:
+    path, _, query = path.partition("?")
+    root = f"/apis/{pending_summary.GROUP}/v1beta2"
+    answer = await manager.transport.request(Request("GET", root + path, dict(parse_qsl(query))))
+    assert answer.status == status, answer.body
+
+
+async def test_a_crowd_of_requests_is_refused(manager: RestClient) -> None:
+    path, query = pending_summary.explanation_path(Key("mine", "q")), {WORKLOAD: "job-train"}
+    asked = [manager.transport.request(Request("GET", path, query)) for _ in range(MAX_WAITING + 2)]
+    statuses = Counter(answer.status for answer in await asyncio.gather(*asked))
+    assert statuses == {200: MAX_WAITING, 429: 2}
 
 
 @pytest.mark.parametrize(("job", "code"), [("mine/train", 0), ("mine/big", 2), ("theirs/secret", 1)])

@@ -391,6 +391,7 @@ def test_an_admin_sees_for_which_job_a_workload_was_preempted() -> None:
         (explained(job(), victim, [winner]), "team-b/urgent"),
         (explained(job(), victim), ""),
         (explained(job(), victim, objects=None), ""),
+        (explained(job(), victim, [winner], only_named="default"), ""),
     ):
         assert (found.preempted_for, found.preempted_for_job) == (who, job_name)
         said = f"{who}: Job {job_name}" if job_name else who

@@ -206,12 +206,15 @@ async def check_explanations(
 
     await until(middle_holds_the_quota, "the Workload of team-b holds the quota, and that of team-a waits")
 
-    async def explained() -> dict[str, Any]:
-        command = [*SLUICE, "explain", "low", "-n", "team-a", "-o", "json", "--kubeconfig", str(who)]
+    async def says(*words: str) -> str:
+        command = [*SLUICE, *words, "--kubeconfig", str(who)]
         done = await asyncio.to_thread(subprocess.run, command, cwd=REPOSITORY, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert not re.search("team-b|middle", done.stdout + done.stderr)
-        return dict(json.loads(done.stdout))
+        return done.stdout
+
+    async def explained() -> dict[str, Any]:
+        return dict(json.loads(await says("explain", "low", "-n", "team-a", "-o", "json")))
 
     assert (await read(f"{EXPLANATION}?workload=low", "alice"))[0] == 403
     found = await explained()
@@ -233,6 +236,8 @@ async def check_explanations(
     assert [check["verdict"] for check in found["preemptions"]] == ["PolicyNever"]
     assert "running Workloads release 1 cpu of flavor f" in found["changes"]
     assert (found["position"]["clusterQueue"], found["position"]["of"]) == (1, 1)
+    assert found["nextCommand"] == "sluice ps -q cq/cq"
+    await says(*found["nextCommand"].split()[1:], "-n", "team-a")
     assert (await read(f"{EXPLANATION}?workload=middle", "alice"))[0] == 404
     assert (await read(f"{EXPLANATION.replace('team-a', 'team-b')}?workload=middle", "alice"))[0] == 403
     assert (await read(f"{EXPLANATION}?workload=low", "bob"))[0] == 403

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
+import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -20,6 +23,7 @@ import yaml
 from rich.console import Console
 
 from job_controller.model import Key
+from queue_manager import visibility_api
 from queue_manager.api import keys
 from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
@@ -60,6 +64,7 @@ WAITS = {
     "message": "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, 1 more needed",
     "lastTransitionTime": STAMP,
 }
+EXPLAIN_TRAIN = Request("GET", pending_summary.explanation_path(Key("mine", "q")), {WORKLOAD: "job-train"})
 FORBIDDEN = Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden","code":403}')
 
 
@@ -238,9 +243,43 @@ async def test_an_explanation_is_that_of_a_workload_of_the_queue(manager: RestCl
     assert answer.status == status, answer.body
 
 
+async def test_the_event_loop_runs_while_an_explanation_is_computed(
+    manager: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, awaited = threading.Event(), threading.Event()
+    honest = visibility_api.explained_to_namespace
+
+    def compute(*given: Any) -> Explanation:
+        begun.set()
+        assert awaited.wait(30), "the event loop is blocked"
+        return honest(*given)
+
+    monkeypatch.setattr(visibility_api, "explained_to_namespace", compute)
+    asked = asyncio.create_task(manager.transport.request(EXPLAIN_TRAIN))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    awaited.set()
+    assert (await asked).status == 200
+
+
+async def test_the_next_explanation_starts_after_a_pause(manager: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[tuple[float, float]] = []
+    honest = visibility_api.explained_to_namespace
+
+    def compute(*given: Any) -> Explanation:
+        begin = time.monotonic()
+        found = honest(*given)
+        times.append((begin, time.monotonic()))
+        return found
+
+    monkeypatch.setattr(visibility_api, "explained_to_namespace", compute)
+    await asyncio.gather(*(manager.transport.request(EXPLAIN_TRAIN) for _ in range(3)))
+    for (begin, end), (following, _) in itertools.pairwise(times):
+        assert following - end >= end - begin
+
+
 async def test_a_crowd_of_requests_is_refused(manager: RestClient) -> None:
-    path, query = pending_summary.explanation_path(Key("mine", "q")), {WORKLOAD: "job-train"}
-    asked = [manager.transport.request(Request("GET", path, query)) for _ in range(MAX_WAITING + 2)]
+    asked = [manager.transport.request(EXPLAIN_TRAIN) for _ in range(MAX_WAITING + 2)]
     statuses = Counter(answer.status for answer in await asyncio.gather(*asked))
     assert statuses == {200: MAX_WAITING, 429: 2}
 

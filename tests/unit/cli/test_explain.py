@@ -232,11 +232,14 @@ async def test_the_state_that_the_user_reads_is_explained_if_the_manager_has_ano
         ("/namespaces/theirs/localqueues/q/explanation?workload=job-secret", 200),
         ("/namespaces/mine/localqueues/q/explanation", 400),
         ("/namespaces/mine/localqueues/q/explanation?workload=job-secret", 404),
-        ("/namespaces/mine/localqueues/other/explanation?workload=job-train", 404),
+        ("/namespaces/mine/localqueues/second/explanation?workload=job-train", 404),
+        ("/namespaces/mine/localqueues/missing/explanation?workload=job-train", 404),
         ("/clusterqueues/cq/explanation?workload=job-train", 404),
     ],
 )
 async def test_an_explanation_is_that_of_a_workload_of_the_queue(manager: RestClient, path: str, status: int) -> None:
+    spec = {"clusterQueue": "cq"}
+    await manager.create(LOCAL_QUEUES, "mine", {"metadata": {"name": "second"}, "spec": spec})
     path, _, query = path.partition("?")
     root = f"/apis/{pending_summary.GROUP}/v1beta2"
     answer = await manager.transport.request(Request("GET", root + path, dict(parse_qsl(query))))

@@ -10,7 +10,7 @@ from job_controller.model import Key
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility import pending_summary
-from queue_manager.visibility.pending_summary import VERSIONS, PendingSummaries, parse
+from queue_manager.visibility.pending_summary import VERSIONS, PendingSummaries, explanation_path, parse
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
 ROOT = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -135,8 +135,10 @@ def test_both_versions_are_served(summaries: PendingSummaries, version: str) -> 
 
 
 def test_a_path_names_the_resource_for_authorization() -> None:
-    cluster, local = parse(OF_CQ), parse(OF_LQ)
+    cluster, local, explained = parse(OF_CQ), parse(OF_LQ), parse(explanation_path(Key("ns", "lq")))
     assert cluster is not None
     assert local is not None
+    assert explained == local._replace(subresource="explanation")
+    assert local.subresource == cluster.subresource == "pendingworkloads"
     assert (cluster.resource, cluster.namespace, cluster.name) == ("clusterqueues", "", "cq")
     assert (local.resource, Key(local.namespace, local.name)) == ("localqueues", Key("ns", "lq"))

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
+from datetime import datetime
 from random import Random
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.lifecycle.queue_entry import waits
@@ -20,18 +23,20 @@ from queue_manager.visibility.pending_sentences import ANOTHERS
 from queue_manager.visibility.released_quota_times import ANOTHERS_JOB
 from queue_manager.visibility.scheduler_judgement import ClusterObjects, ClusterState
 from queue_manager.visibility.served_explanation import NAMES_NOT_SEEN, concerning, explained_to_namespace
+from tests.simulation.cohort_lives import TEAMS, life
+from tests.simulation.cohort_play import play
 from tests.simulation.stores import crowded_settings, crowded_store, random_settings, store
-from tests.simulation.test_explanations import BATCH, batches, explained
+from tests.simulation.test_explanations import BATCH, LIVES, batches, explained, without_owners
 from tests.unit.queueing.builders import T0, cluster_queue, condition, flavor, local_queue, workload
 
 SAME = ("state", "code", "reason", "message", "flavors", "preemptions", "starts_by", "released_by", "kept_for_it")
 
 
-def served(w: Workload, objects: ClusterObjects, settings: WorkloadSettings) -> Explanation:
+def served(w: Workload, objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Explanation:
     """As the manager computes it: from the objects that share quota with the Workload's ClusterQueue."""
     name = next((q.spec.cluster_queue for q in objects.local_queues if q.metadata.key == w.local_queue), "")
-    sharing = frozenset(ClusterState(objects, settings, T0).state.relatives(name))
-    return explained_to_namespace(None, w, concerning(objects, sharing, settings), settings, T0)
+    sharing = frozenset(ClusterState(objects, settings, now).state.relatives(name))
+    return explained_to_namespace(None, w, concerning(objects, sharing, settings), settings, now)
 
 
 def foreign_names(w: Workload, objects: ClusterObjects) -> re.Pattern[str]:
@@ -53,7 +58,7 @@ def check(found: Explanation, seen_by_admin: Explanation, seen: Counter[str]) ->
     else:
         counts = [sum(row.workloads for row in place.ahead or ()) for place in places if place]
         assert counts[0] == counts[1]
-        assert msgspec.structs.replace(places[0], ahead=None) == msgspec.structs.replace(places[1], ahead=None)
+        assert structs.replace(places[0], ahead=None) == structs.replace(places[1], ahead=None)
     withheld = [row for row in found.holders if not row.namespace]
     assert all(not row.jobs and not row.queue for row in withheld)
     ahead = [row for row in (places[0].ahead if places[0] else None) or () if not row.namespace]
@@ -83,6 +88,23 @@ def test_a_user_of_one_namespace_is_told_all_but_names_of_others(batch: int) -> 
                 check(found, explained(w, objects, settings), seen)
     print(seen)
     assert min(seen[kind] for kind in ("holders", "ahead", "head", "release", "own names")) >= 3, seen
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_no_name_of_another_namespace_is_served_at_any_time_of_a_life(seed: int) -> None:
+    """Each name of a life contains that of its namespace."""
+    seen = Counter[str]()
+    for state in play(life(seed)).states:
+        workloads = [structs.replace(w, metadata=without_owners(w.metadata)) for w in state.objects.workloads]
+        for w in filter(waits, workloads):
+            found = served(w, replace(state.objects, workloads=workloads), state.settings, state.now)
+            [other] = {*TEAMS} - {w.metadata.namespace}
+            text = msgspec.json.encode(found).decode()
+            assert other not in text, (seed, w.metadata.name, text)
+            seen[found.code] += 1
+            seen["withheld"] += NAMES_NOT_SEEN in found.not_seen
+    print(seen)
+    assert seen["withheld"] >= 1
 
 
 def test_with_block_admission_workloads_that_share_no_quota_decide_too() -> None:

@@ -26,7 +26,7 @@ from queue_manager.visibility.explanation_rows import NOT_NAMED
 from queue_manager.visibility.pending_summary import EXPLANATION_KIND, GROUP
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 
-NAMES_NOT_SEEN = "which Jobs and LocalQueues of other namespaces these are"
+NAMES_NOT_SEEN = "the names of Jobs and LocalQueues of other namespaces, which are only counted"
 WORKLOAD = "workload"  # the query parameter
 
 

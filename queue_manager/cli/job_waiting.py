@@ -35,7 +35,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_states import AWAITS_NODE, JobRow, JobState, job_row, job_state
 from queue_manager.visibility.largest_node import NodeFacts
-from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, node_obstacle, obstacle
+from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, further_texts, node_obstacle, obstacles
 from queue_manager.visibility.running_or_starting import failed_pods
 from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 
@@ -109,11 +109,13 @@ class JobWait:
         if is_outdated(self._states.get(key), job_state(job, workload, now)):
             now, job, workload = await self._read(key, job)
         state = job_state(job, workload, now)
-        found = await self._obstacle(job, workload, state)
+        obstacles_now = await self._obstacles(job, workload, state)
+        found = obstacles_now[0] if obstacles_now else None
         has_run = await self._has_run(job, workload, state, now)
         result = result_of(job, state, self.goal, never=found is not None and found.never, has_run=has_run)
         if result is not None:
-            self._end(key, result, state, await self._reason(job, workload, result, found, now))
+            further = further_texts(obstacles_now) if result == Result.NEVER else []
+            self._end(key, result, state, await self._reason(job, workload, result, found, now), further)
         elif self._is_news(key, state, failed := failed_pods(job.status)):
             why = await self._why(job, workload, now) if state not in STARTED else self._loss(key, job, workload, now)
             self._note(key, state, found.text if found is not None else why, failed)
@@ -158,31 +160,37 @@ class JobWait:
         cause = failure.text if failure is not None else ""
         return found.text if found is not None else cause or reason(row)
 
-    async def _obstacle(self, job: Job, workload: Workload | None, state: JobState) -> Obstacle | None:
+    async def _obstacles(self, job: Job, workload: Workload | None, state: JobState) -> list[Obstacle]:
         """Return what prevents a Job from starting: of a pending one its queues, and of any the nodes."""
-        found = await self._queue_obstacle(job, workload) if state == JobState.PENDING else None
-        if (found is not None and found.never) or state not in AWAITS_NODE or self.goal == Goal.ADMITTED:
+        found = await self._queue_obstacles(job, workload) if state == JobState.PENDING else []
+        if state not in AWAITS_NODE or self.goal == Goal.ADMITTED:
             return found
         if not self._are_nodes_read:
             self._nodes, self._are_nodes_read = await fixed_nodes(self.client), True
-        return node_obstacle(job, workload, self._nodes) or found
+        of_nodes = node_obstacle(job, workload, self._nodes)
+        if of_nodes is None:
+            return found
+        return [*found, of_nodes] if found and found[0].never else [of_nodes, *found]
 
-    async def _queue_obstacle(self, job: Job, workload: Workload | None) -> Obstacle | None:
+    async def _queue_obstacles(self, job: Job, workload: Workload | None) -> list[Obstacle]:
         """Return what the queues have against a pending Job. They are at most QUEUES_SECONDS old."""
         if self._queues is None or monotonic() - self._queues_at > QUEUES_SECONDS:
             namespaces = {key.namespace for key in self.jobs}
             self._queues = await read_queues(self.client, namespaces, await published(self.client, namespaces))
             self._queues_at = monotonic()
-        found = obstacle(job, workload, self._queues, self.default_ns)
-        return found if found is not None and found.certain else None
+        found = list(obstacles(job, workload, self._queues, self.default_ns))
+        return found if found and found[0].certain else []
 
-    def _end(self, key: Key, result: Result, state: JobState | None, why: str) -> None:
+    def _end(self, key: Key, result: Result, state: JobState | None, why: str, further: Sequence[str] = ()) -> None:
         if self._is_news(key, state, failed := self._failed.get(key, 0)):
             self._note(key, state, why, failed)
-        self._outcomes[key] = self._outcome(key, result, why)
+        self._outcomes[key] = self._outcome(key, result, why, further)
 
-    def _outcome(self, key: Key, result: Result, why: str = "") -> Outcome:
-        return Outcome(namespace=key.namespace, name=key.name, result=result, state=self._states.get(key), reason=why)
+    def _outcome(self, key: Key, result: Result, why: str = "", further: Sequence[str] = ()) -> Outcome:
+        state = self._states.get(key)
+        return Outcome(
+            namespace=key.namespace, name=key.name, result=result, state=state, reason=why, further=[*further]
+        )
 
     def _is_news(self, key: Key, state: JobState | None, failed: int) -> bool:
         """Whether the state differs from the last one, or another try has failed since that was reported."""

@@ -280,6 +280,7 @@ MEANINGS = {
     "note": "what follows from it",
     "dryRun": "whether nothing was changed, as --dry-run wants",
     "never": "whether the Job can never start as things are",
+    "further": "what keeps a Job that can never start from starting beside the first obstacle; [] for others",
 }
 
 

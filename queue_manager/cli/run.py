@@ -42,7 +42,7 @@ from queue_manager.cli.polling import patiently
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_choice import check_priority_class, choose_queue
 from queue_manager.cli.standard_streams import say
-from queue_manager.cli.submit import COLUMNS, Submitted, advise_deletion, submit
+from queue_manager.cli.submit import COLUMNS, Submitted, report_further, report_never, submit
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -137,8 +137,7 @@ class FollowedRun:
             await self._report_unused_retries(client, namespace)
             if args.detach:
                 output.show(args.output, COLUMNS, [self._job], "", row_type=Submitted, name=job_names(namespace))
-                never = [Key(self._job.namespace, self._job.name)] if self._job.never else []
-                advise_deletion("run", never, self._default_ns)
+                report_never("run", [self._job] if self._job.never else [], self._default_ns)
                 return EXIT_NEVER if self._job.never else EXIT_OK
             with naming_continuation("sluice run", self._name):
                 code = await self._attend(client, self._job)
@@ -191,6 +190,7 @@ class FollowedRun:
         if outcome.result != Result.REACHED:
             unused = await gave_up(client, job) if outcome.result == Result.STOPPED else ""
             say(f"sluice run: Job {self._name} {conclusion(outcome)}{unused}")
+            report_further("run", [outcome], self._default_ns)
         return code
 
     async def _report_unused_retries(self, client: RestClient, namespace: str) -> None:

@@ -13,7 +13,7 @@ import copy
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
@@ -41,7 +41,14 @@ from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request, Response
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import CREATED, Obstacle, ReadableQueues, local_queue_of, obstacle
+from queue_manager.visibility.obstacles import (
+    CREATED,
+    Obstacle,
+    ReadableQueues,
+    further_texts,
+    local_queue_of,
+    obstacles,
+)
 from queue_manager.visibility.wait_goals import Outcome, Result
 
 
@@ -56,6 +63,7 @@ class Submitted:
     never: bool = False  # the Job cannot start unless the Job or its queue is changed
     uid: str = ""
     replaced: bool = False  # an older Job of the name was deleted
+    further: list[str] = field(default_factory=list)  # what keeps it from starting beside `note`, if `never`
 
 
 UNQUEUED = "has no queue: starts immediately"
@@ -101,15 +109,25 @@ async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, An
             output.show(args.output, COLUMNS, rows, "nothing submitted", row_type=Submitted, name=names)
         if args.wait is not None:
             return await _wait(args, client, rows, names, default_ns)
-    advise_deletion("submit", [Key(row.namespace, row.name) for row in rows if row.never], default_ns)
+    report_never("submit", [row for row in rows if row.never], default_ns)
     return EXIT_NEVER if any(row.never for row in rows) else EXIT_OK
 
 
-def advise_deletion(command: str, never: Sequence[Key], default_ns: str) -> None:
-    """Report the Jobs that were created and can never start, with the command that deletes them, after the output."""
+def report_never(command: str, never: Sequence[Submitted | Outcome], default_ns: str) -> None:
+    """Report after the output what else keeps Jobs from ever starting, and the command that deletes them."""
     if never:
         sys.stdout.flush()
-        say(f"sluice {command}: {deletion_advice(never, default_ns)}")
+        report_further(command, never, default_ns)
+        keys_of_jobs = [Key(row.namespace, row.name) for row in never]
+        say(f"sluice {command}: {deletion_advice(keys_of_jobs, default_ns)}")
+
+
+def report_further(command: str, never: Sequence[Submitted | Outcome], default_ns: str) -> None:
+    """Report the obstacles that follow the first one of each Job, one per line."""
+    for row in never:
+        name = row.name if row.namespace == default_ns else f"{row.namespace}/{row.name}"
+        for text in row.further:
+            say(f"sluice {command}: Job {name} also {text}")
 
 
 def deletion_advice(never: Sequence[Key], default_ns: str) -> str:
@@ -152,8 +170,7 @@ async def _wait(
     if args.output not in MACHINE_FORMS:
         sys.stdout.write("\n")
     output.show(args.output, job_waiting.COLUMNS, ended, "", row_type=Outcome, name=names)
-    never = [Key(outcome.namespace, outcome.name) for outcome in ended if outcome.result == Result.NEVER]
-    advise_deletion("submit", never, default_ns)
+    report_never("submit", [outcome for outcome in ended if outcome.result == Result.NEVER], default_ns)
     return job_waiting.exit_code(ended)
 
 
@@ -332,19 +349,18 @@ async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
 
 async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
     """Return whether submitted Jobs can start. Where only the scheduler can decide, wait for its result."""
-    found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
-    if any(local_queue_of(job, None).name and not _is_never(found[job.metadata.uid]) for job in jobs):
+    if any(local_queue_of(job, None).name for job in jobs):
         queues = replace_fields(queues, nodes=await fixed_nodes(client))
-        found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
+    found = {job.metadata.uid: list(obstacles(job, None, queues, default_ns)) for job in jobs}
     uncertain = [job for job in jobs if _is_uncertain(job, found[job.metadata.uid], queues)]
     workloads, is_late = await wait_for_verdicts(client, uncertain)
     without = {job.metadata.namespace for job in uncertain if job.metadata.uid not in workloads}
     queues = await with_refused_classes(client, queues, without)  # a Job of a missing class gets no Workload
     for job in uncertain:
         workload = workloads.get(job.metadata.uid)
-        found[job.metadata.uid] = obstacle(job, workload, queues, default_ns)
-        if is_late and workload is None and found[job.metadata.uid] is None:
-            found[job.metadata.uid] = _unjudged(_unknown_class(job, queues))
+        found[job.metadata.uid] = list(obstacles(job, workload, queues, default_ns))
+        if is_late and workload is None and not found[job.metadata.uid]:
+            found[job.metadata.uid] = [_unjudged(_unknown_class(job, queues))]
     return [_row(job, found[job.metadata.uid]) for job in jobs]
 
 
@@ -360,22 +376,19 @@ def _unknown_class(job: Job, queues: ReadableQueues) -> str:
     return job.metadata.labels.get(keys.PRIORITY_CLASS, "") if queues.classes is None else ""
 
 
-def _is_never(found: Obstacle | None) -> bool:
-    return found is not None and found.never
-
-
-def _is_uncertain(job: Job, found: Obstacle | None, queues: ReadableQueues) -> bool:
+def _is_uncertain(job: Job, found: Sequence[Obstacle], queues: ReadableQueues) -> bool:
     """Whether only the scheduler knows if the Job can start."""
-    if found is not None:
-        return not found.certain
+    if found:
+        return not found[0].certain
     key = local_queue_of(job, None)
     return queues.only_manager_knows(key) or (bool(key.name) and bool(_unknown_class(job, queues)))
 
 
-def _row(job: Job, found: Obstacle | None) -> Submitted:
+def _row(job: Job, found: Sequence[Obstacle]) -> Submitted:
     queue, uid = job.metadata.labels.get(keys.QUEUE_NAME, ""), job.metadata.uid
     if not queue:
         return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED, uid=uid)
-    if found is None:
+    if not found:
         return Submitted(*job.metadata.key, queue, CREATED, uid=uid)
-    return Submitted(*job.metadata.key, queue, found.text, never=found.never, uid=uid)
+    first, further = found[0], further_texts(found)
+    return Submitted(*job.metadata.key, queue, first.text, never=first.never, uid=uid, further=further)

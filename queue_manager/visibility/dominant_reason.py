@@ -59,7 +59,7 @@ from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_n
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, BIGGER_NODE, node_changes, request_less
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, LESS_REQUESTED, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted_for import preempted_for
-from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
+from queue_manager.visibility.reason_with_sentence import Finding, sentence_of, with_besides
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterState, Judgement
 
@@ -164,7 +164,7 @@ def _never_on_these_nodes(case: Case, lacks: str, found: Finding) -> Finding:
 
 def _never_on_these_nodes_either(lacks: str, found: Finding) -> Finding:
     """The reason `found` of a Job that would not start on these nodes even if its queue admitted it."""
-    sentence = f"{found.sentence} Besides, no node is large enough for its pods: {lacks}."
+    sentence = with_besides(found.sentence, f"no node is large enough for its pods: {lacks}")
     changes = tuple(
         f"{change}, and no more for a pod than a node has"
         if change.startswith(LESS_REQUESTED)

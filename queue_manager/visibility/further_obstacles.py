@@ -17,7 +17,7 @@ from queue_manager.api.types import ClusterQueue
 from queue_manager.visibility.explained_case import Case
 from queue_manager.visibility.never_fits import group_obstacles, without_quota
 from queue_manager.visibility.obstacles import judged_job, selects_namespace
-from queue_manager.visibility.reason_with_sentence import Finding
+from queue_manager.visibility.reason_with_sentence import Finding, with_besides
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects
 
 
@@ -45,7 +45,7 @@ def with_further_obstacles(case: Case, found: Finding) -> Finding:
     besides = "; ".join(each.what for each in further)
     needed = ", and ".join(each.change for each in further)
     changes = tuple(f"{change}, and {needed}" for change in found.changes)
-    return replace(found, sentence=f"{found.sentence} Besides, {besides}.", changes=changes)
+    return replace(found, sentence=with_besides(found.sentence, besides), changes=changes)
 
 
 def _of_namespace(case: Case, found: Finding, objects: ClusterObjects, queue: ClusterQueue) -> Iterator[Further]:

@@ -38,22 +38,6 @@ class Excess(NamedTuple):
     limit: int
 
 
-def never(
-    job: Job,
-    queue: ClusterQueue,
-    others: Iterable[ClusterQueue],
-    flavors: Mapping[str, ResourceFlavor],
-    rules: ResourceRules = COUNT_ALL,
-    cohorts: Iterable[Cohort] = (),
-) -> str:
-    """Return in a few words why the Job cannot start even if the ClusterQueue is empty; "" if it can.
-
-    The arguments are those of `group_obstacles`.
-    """
-    found = group_obstacles(job, queue, others, flavors, rules, cohorts)
-    return f"can never start: {found[0].text}" if found else ""
-
-
 def group_obstacles(
     job: Job,
     queue: ClusterQueue,

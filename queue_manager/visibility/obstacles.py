@@ -1,7 +1,7 @@
 """Determines what prevents a queued Job from starting, for `sluice submit` and `sluice show`. Pure.
 
-`obstacle` checks a Job against the current queues, flavors and priority classes. Quota that is in use is not an
-obstacle, because the Job only has to wait for it. The first rule that applies decides:
+`obstacles` checks a Job against the current queues, flavors and priority classes. Quota that is in use is not an
+obstacle, because the Job only has to wait for it. `obstacle` returns the first one, in the order of these rules:
 
     the cluster does not have the queue's kinds
     its priority class does not exist             no Workload is created
@@ -18,7 +18,7 @@ cannot be read, what the scheduler found is all that is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.effects_of_changes import KnownNames, queue_obstacle
 from queue_manager.visibility.job_states import JobState, is_judged
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_fixed_nodes
-from queue_manager.visibility.never_fits import never, without_quota
+from queue_manager.visibility.never_fits import group_obstacles, without_quota
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE
 from queue_manager.visibility.similar_names import did_you_mean
 from queue_manager.visibility.unlisted_queues import is_unlisted
@@ -106,19 +106,32 @@ def obstacle(
     job: Job | None, workload: Workload | None, queues: ReadableQueues, default_ns: str = "default"
 ) -> Obstacle | None:
     """Return what prevents a Job, or a Workload without a Job, from starting. `default_ns`: the default namespace."""
+    return next(obstacles(job, workload, queues, default_ns), None)
+
+
+def obstacles(
+    job: Job | None, workload: Workload | None, queues: ReadableQueues, default_ns: str = "default"
+) -> Iterator[Obstacle]:
+    """Yield all that prevents a Job, or a Workload without a Job, from starting, in the order of the rules."""
     key = local_queue_of(job, workload)
     if key.name and not queues.installed:
-        return Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
+        yield Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
     if not key.name or queues.local is None:
-        return None
+        return
     local, cluster_queue = queues.of(key)
     judged = judged_job(job)
+    yield from _of_spec(judged, workload, cluster_queue, queues)
     of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
-    found = _of_spec(judged, workload, cluster_queue, queues, of_resources)
-    if found is not None:
-        return found
+    of_nodes = node_obstacle(judged, workload, queues.nodes)
     text = queue_obstacle(key, local, cluster_queue, default_ns, queues.names(key.namespace))
-    return _of_queues(text, local, cluster_queue) if text else of_resources
+    of_queues = _of_queues(text, local, cluster_queue) if text else None
+    ordered = (of_nodes, of_queues) if of_resources is None else (of_queues, of_resources, of_nodes)
+    yield from (found for found in ordered if found is not None)
+
+
+def further_texts(found: Sequence[Obstacle]) -> list[str]:
+    """Return what prevents a Job that can never start beside the first obstacle; none of a Job that may start."""
+    return [each.text for each in found[1:] if each.certain] if found and found[0].never else []
 
 
 def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
@@ -130,19 +143,19 @@ def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQue
     of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
     if of_resources is not None and not of_resources.certain:
         of_resources = None
-    return _of_spec(judged, workload, cluster_queue, queues, of_resources) or of_resources
+    of_spec = next(_of_spec(judged, workload, cluster_queue, queues), None)
+    return of_spec or of_resources or node_obstacle(judged, workload, queues.nodes)
 
 
 def _of_spec(
-    job: Job | None,
-    workload: Workload | None,
-    cluster_queue: ClusterQueue | None,
-    queues: ReadableQueues,
-    of_resources: Obstacle | None,
-) -> Obstacle | None:
-    """`of_resources`: a resource without quota, which is named before the size of nodes, by `obstacle`."""
-    found = _of_class(job, workload, queues) or _of_specs(job, cluster_queue, queues) if job else None
-    return found if found is not None or of_resources is not None else node_obstacle(job, workload, queues.nodes)
+    job: Job | None, workload: Workload | None, cluster_queue: ClusterQueue | None, queues: ReadableQueues
+) -> Iterator[Obstacle]:
+    """Yield what the Job itself has to do with: its priority class, namespace and requests."""
+    if job is None:
+        return
+    if (of_class := _of_class(job, workload, queues)) is not None:
+        yield of_class
+    yield from _of_specs(job, cluster_queue, queues)
 
 
 def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Obstacle | None:
@@ -200,18 +213,19 @@ def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Ob
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
 
 
-def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueues) -> Obstacle | None:
+def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueues) -> Iterator[Obstacle]:
     if cluster_queue is None or not cluster_queue.metadata.name:
-        return None
+        return
     if not selects_namespace(cluster_queue, job.metadata.namespace, queues.namespaces):
         name, namespace = cluster_queue.metadata.name, job.metadata.namespace
         text = f"cannot start: ClusterQueue {name} admits no Jobs of namespace {namespace}"
-        return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
+        yield Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
     if queues.cluster is None or queues.flavors is None or (queues.cohorts is None and cluster_queue.spec.cohort_name):
-        return None
-    cohorts = (queues.cohorts or {}).values()
-    text = never(job, cluster_queue, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL, cohorts)
-    return Obstacle(text, "request less, or have an admin change the queue", never=True) if text else None
+        return
+    rules, cohorts = queues.rules or COUNT_ALL, (queues.cohorts or {}).values()
+    for each in group_obstacles(job, cluster_queue, queues.cluster.values(), queues.flavors, rules, cohorts):
+        text = f"{CAN_NEVER_START}: {each.text}"
+        yield Obstacle(text, "request less, or have an admin change the queue", never=True)
 
 
 def selects_namespace(cluster_queue: ClusterQueue, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> bool:

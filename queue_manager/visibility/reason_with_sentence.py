@@ -19,6 +19,11 @@ class Finding:
     judgement: Judgement | None = None
 
 
+def with_besides(sentence: str, what: str) -> str:
+    """Return the sentence with what else keeps the Job from starting; `Besides` occurs once in it."""
+    return f"{sentence} {'Also' if ' Besides, ' in sentence else 'Besides'}, {what}."
+
+
 def sentence_of(text: str) -> str:
     """Return the text as a sentence: capitalized, with a full stop."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -46,13 +46,17 @@ class Result(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How waiting for one Job ended. `state`: None if the Job was deleted. `reason`: "" if it needs none."""
+    """How waiting for one Job ended. `state`: None if the Job was deleted. `reason`: "" if it needs none.
+
+    `further`: what keeps a Job that can never start from starting beside `reason`.
+    """
 
     namespace: str
     name: str
     result: Result
     state: JobState | None
     reason: str = ""
+    further: list[str] = []
 
 
 REACHED_IN = {

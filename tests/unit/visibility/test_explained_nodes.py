@@ -105,6 +105,14 @@ def test_a_job_of_run_is_replaced_by_run() -> None:
     assert parser().parse_args(shlex.split(again)[1:]).name == "j"
 
 
+def test_a_large_job_with_further_obstacles_names_the_nodes_last_and_besides_once() -> None:
+    requests = {"cpu": "64", "memory": "1Gi"}
+    found = explained(job(requests=requests), workload(requests=requests), nodes=FIXED)
+    nodes = "Also, no node is large enough for its pods: the only node, small, has 500m cpu allocatable"
+    assert "Besides, it asks 64 cpu, queue limit 4. " + nodes in found.sentence
+    assert found.sentence.count("Besides") == 1
+
+
 def test_a_job_too_large_for_quota_and_nodes_names_both_and_neither_remedy_alone() -> None:
     found = explained(job(requests={"cpu": "64"}), workload(requests={"cpu": "64"}), nodes=FIXED)
     assert found.code == "NEVER/ExceedsMaxQuota"

@@ -15,7 +15,7 @@ from queue_manager.scheduling.nomination import nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import info
-from queue_manager.visibility.never_fits import never, without_quota
+from queue_manager.visibility.never_fits import group_obstacles, without_quota
 from tests.unit.queueing.builders import T0, cohort
 from tests.unit.visibility.build import Tree, cluster_queue, flavor, job, workload
 
@@ -29,7 +29,8 @@ def verdict(
     flavors: tuple[ResourceFlavor, ...] = (),
     cohorts: tuple[Cohort, ...] = (),
 ) -> str:
-    return never(asked, queue, others, {f.metadata.name: f for f in flavors}, cohorts=cohorts)
+    found = group_obstacles(asked, queue, others, {f.metadata.name: f for f in flavors}, cohorts=cohorts)
+    return f"can never start: {found[0].text}" if found else ""
 
 
 @pytest.mark.parametrize(
@@ -130,5 +131,5 @@ def test_never_means_that_the_scheduler_finds_no_fit_on_an_empty_cluster(
     state.flavors.update(flavors)
     with PlannedUsage(state) as planned:
         fits = nominate(state, planned, state.queues["cq"], seen, T0).assignment
-    mine = never(job(requests=asked, parallelism=pods, completions=pods), queue, [queue, other], flavors)
+    mine = group_obstacles(job(requests=asked, parallelism=pods, completions=pods), queue, [queue, other], flavors)
     assert bool(mine) == (fits.reason == reasons.EXCEEDS_MAX_QUOTA)

@@ -10,7 +10,15 @@ from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Cohort, Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, ReadableQueues, obstacle
+from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.obstacles import (
+    NOT_INSTALLED,
+    Obstacle,
+    ReadableQueues,
+    further_texts,
+    obstacle,
+    obstacles,
+)
 from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
@@ -124,6 +132,36 @@ def test_the_first_rule_that_applies_is_the_obstacle(
 ) -> None:
     found = obstacle(its, held_by, around)
     assert (found.text if found else None) == says
+
+
+SMALL = [NodeFacts("small", {keys.LOCAL_NODE: "true"}, {"cpu": "2"})]
+NO_NODE = "can never start: the only node, small, has 2 cpu allocatable; a pod requests 64"
+
+
+@pytest.mark.parametrize(
+    ("its", "around", "says"),
+    [
+        (HUGE, queues(nodes=SMALL), [TOO_LARGE, NO_NODE]),
+        (HUGE, queues(cluster_queue(), nodes=SMALL, stop="Hold"), [NOT_SELECTED, TOO_LARGE, NO_NODE, HELD]),
+        (
+            job(requests={"cpu": "64", "gpu": "1"}),
+            queues(PICKY, rules=COUNT_ALL, nodes=SMALL, classes=None),
+            [NOT_SELECTED, TOO_LARGE, NO_QUOTA, f"{NO_NODE}; no node has gpu; a pod requests 1"],
+        ),
+        (labelled("x"), queues(cluster_queue()), [NO_CLASS.format("x"), NOT_SELECTED]),
+        (job(), queues(), []),
+    ],
+)
+def test_all_obstacles_are_found_in_the_order_of_the_rules(its: Job, around: ReadableQueues, says: list[str]) -> None:
+    found = list(obstacles(its, None, around))
+    assert [each.text for each in found] == says
+    assert further_texts(found) == says[1:]
+    assert obstacle(its, None, around) == (found[0] if found else None)
+
+
+def test_what_is_uncertain_or_only_waits_has_no_further_obstacles() -> None:
+    assert further_texts(list(obstacles(GPU, None, queues(cluster_queue())))) == []  # NO_QUOTA is uncertain
+    assert further_texts(list(obstacles(GPU, None, queues(stop="Hold", rules=COUNT_ALL)))) == []
 
 
 def test_only_obstacles_that_need_a_change_are_never_and_have_a_remedy() -> None:

@@ -2,17 +2,20 @@
 
 A local cluster that was started again has another address, and perhaps another token, in the same kubeconfig: after a
 request without response the file is read again if it has changed, and its next repetition goes to the new address.
+While `sluice up` starts, the first request is repeated until the API server answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 from queue_manager.cli.api_error_text import api_error_text
 from queue_manager.cli.connection_errors import may_have_arrived, plain_reason
@@ -26,6 +29,7 @@ from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.obstacles import NOT_INSTALLED
 
 NOT_LOGGED_IN = 401
+START_SECONDS, START_POLL_SECONDS = 30.0, 0.1  # for a cluster that starts, on a busy machine
 
 
 def one_namespace(args: argparse.Namespace) -> str:
@@ -95,26 +99,56 @@ class NoResponse(Exception):
         self.may_have_arrived = may_have_arrived
 
 
+class _Start:
+    """The start of the local cluster whose kubeconfig this is, as far as it can be seen from outside."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._until: float | None = None
+
+    async def goes_on(self) -> bool:
+        """Pause, and return True while a process holds the data directory, at most START_SECONDS in all.
+
+        A cluster that refuses connections meanwhile is about to serve, or to end.
+        """
+        from queue_manager.local.storage.lock_holder import lock_holder  # imported late: few commands need it
+
+        if not is_of_local_cluster(self._kubeconfig) or lock_holder(self._kubeconfig.parent) is None:
+            return False
+        self._until = monotonic() + START_SECONDS if self._until is None else self._until
+        await asyncio.sleep(START_POLL_SECONDS)
+        return monotonic() < self._until
+
+
 class _NoResponseTransport(Relay):
     """Raises NoResponse if a request has no response; a broken stream keeps its OSError.
 
-    `renew`: called before either is raised, so that a caller that tries again has the current credentials.
+    `renew`: called before either is raised, so that a caller that tries again has the current credentials. `start`: of
+    the cluster; until the first response a request that did not arrive is repeated while it goes on.
     """
 
-    def __init__(self, inner: ClusterTransport, renew: Callable[[], None]) -> None:
+    def __init__(self, inner: ClusterTransport, renew: Callable[[], None], start: _Start) -> None:
         super().__init__(inner)
         self._cluster = inner
         self._renew = renew
+        self._start = start
+        self._has_answered = False
 
     async def request(self, request: Request) -> Response:
-        server = self._cluster.access.server
-        try:
-            return await super().request(request)
-        except CredentialsError:  # a subclass of OSError that must not become NoResponse
-            raise
-        except OSError as error:
-            self._renew()
-            raise NoResponse(plain_reason(error), server, may_have_arrived=may_have_arrived(error)) from error
+        while True:
+            server = self._cluster.access.server
+            try:
+                response = await super().request(request)
+            except CredentialsError:  # a subclass of OSError that must not become NoResponse
+                raise
+            except OSError as error:
+                self._renew()
+                arrived = may_have_arrived(error)
+                if self._has_answered or arrived or not await self._start.goes_on():
+                    raise NoResponse(plain_reason(error), server, may_have_arrived=arrived) from error
+            else:
+                self._has_answered = True
+                return response
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -186,7 +220,7 @@ async def connect(
             transport.check_files()
 
     try:
-        yield RestClient(relay(_NoResponseTransport(transport, renew)))
+        yield RestClient(relay(_NoResponseTransport(transport, renew, _Start(path))))
     except ApiError as error:
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
         raise CommandRefused(f"{refused(path, error)}{advice}") from error

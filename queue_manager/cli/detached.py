@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import BinaryIO, NoReturn
@@ -226,13 +226,14 @@ def _wait_for_server(data_dir: Path, seconds: float) -> int:
 
 
 async def _answers(kubeconfig: Path, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            async with connect(str(kubeconfig), None) as client:
-                await client.get(NAMESPACES, "", "default")
-        except CommandRefused:  # it may still be starting
-            await asyncio.sleep(POLL_SECONDS)
-        else:
-            return True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    async with connect(str(kubeconfig), None) as client:
+                        await client.get(NAMESPACES, "", "default")
+                except CommandRefused:  # it may still be starting
+                    await asyncio.sleep(POLL_SECONDS)
+                else:
+                    return True
     return False

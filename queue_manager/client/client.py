@@ -207,20 +207,26 @@ class Client:
     ) -> Iterator[str]:
         """Yield the lines of the log that `logs` returns, as they are written, until the container ends.
 
-        A line has no line break at its end. Waits at most `timeout` for the start of the pod. Raises NoLogs,
-        JobNotFound, JobDeleted and Timeout. After ClusterUnreachable, which is raised as soon as the connection breaks,
-        `logs` has the whole log.
+        A line has no line break at its end. Raises NoLogs, JobNotFound, JobDeleted, and Timeout if the container has
+        not ended after `timeout`, which the wait for its start is part of; the Job continues then. After
+        ClusterUnreachable, which is raised as soon as the connection breaks, `logs` has the whole log.
         """
         return self._follow_logs(job, index, container, _limit(timeout))
 
     def _follow_logs(self, job: V1Job | str, index: int | None, container: str, seconds: float | None) -> Iterator[str]:
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         with self._translated():
             for seen in self._follow(job, seconds):
                 wait = seen.update.state not in ENDED
                 source = job_logs.source(self.api_client, seen.job, index, container, _state(seen), wait=wait)
-                if source is not None:
-                    yield from job_logs.follow(self.api_client, source)
-                    return
+                if source is None:
+                    continue
+                meta = seen.job.metadata
+                try:
+                    yield from job_logs.follow(self.api_client, source, deadline)
+                except TimeoutError:
+                    raise Timeout(meta.key, seconds or 0, self._see(meta.key, meta.uid).update) from None
+                return
 
     def cancel(self, job: V1Job | str) -> None:
         """Delete the Job, and return without waiting: its pods are ended before it disappears.

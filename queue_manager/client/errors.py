@@ -114,7 +114,7 @@ class NoLogs(Error, LookupError):
 
 
 class Timeout(Error, TimeoutError):
-    """The Job has not ended in time, and keeps running. `update` is its last state."""
+    """The Job, or the log that is followed, has not ended in time; the Job continues. `update` is its last state."""
 
     def __init__(self, key: Key, seconds: float, update: JobUpdate) -> None:
         super().__init__(f"Job {key} is {update.state} after {seconds:g} s{f': {update.why}' if update.why else ''}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import msgspec
 from kubernetes.client import ApiException, CoreV1Api
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from job_controller.condition_types import FAILED
 from job_controller.conditions import finished
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 NODE_SECONDS = 10  # timeout of one line: the API server proxies to the node, which may be gone
 CHUNK_BYTES = 1 << 16
+HEAD_TRIES = 4  # in which urllib3 sends a request, by default, until the head of its response has arrived
 UNREADABLE = (400, 404, 500, 502, 503, 504)  # the container has not started, the pod is gone, the node does not answer
 
 
@@ -86,19 +89,50 @@ def read(api_client: ApiClient, source: LoggedContainer, tail_lines: int | None)
     return _content(api_client, source, **options).decode("utf-8", "replace")
 
 
-def follow(api_client: ApiClient, source: LoggedContainer) -> Iterator[str]:
-    """Yield the lines of the log until the container ends. Raises NoLogs."""
+def follow(api_client: ApiClient, source: LoggedContainer, deadline: float = math.inf) -> Iterator[str]:
+    """Yield the lines of the log until the container ends. Raises NoLogs, and TimeoutError at `deadline`.
+
+    `deadline`: in the time of time.monotonic.
+    """
     rest = b""
-    response = _response(api_client, source, follow=True)
     try:
-        for chunk in response.stream(CHUNK_BYTES, decode_content=False):
+        for chunk in _followed_chunks(api_client, source, deadline):
             *lines, rest = (rest + chunk).split(b"\n")
             yield from (line.decode("utf-8", "replace") for line in lines)
-        if rest:
-            yield rest.decode("utf-8", "replace")
+    except HTTPError as error:
+        if isinstance(getattr(error, "reason", error), ReadTimeoutError):
+            raise TimeoutError from error
+        raise
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+def _followed_chunks(api_client: ApiClient, source: LoggedContainer, deadline: float) -> Iterator[bytes]:
+    """Yield what is read of the log; a read without data at `deadline` ends with a ReadTimeoutError."""
+    each_try = _left(deadline) / HEAD_TRIES
+    limit = {} if deadline == math.inf else {"_request_timeout": (each_try, each_try)}
+    response = _response(api_client, source, follow=True, **limit)
+    chunks = response.stream(CHUNK_BYTES, decode_content=False)
+    try:
+        while True:
+            socket = getattr(response.connection, "sock", None)
+            if limit and socket is not None:
+                socket.settimeout(_left(deadline))
+            chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
     finally:
         response.close()
         response.release_conn()
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until the deadline. Raises TimeoutError after it."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def with_error_line(api_client: ApiClient, failure: Failure) -> Failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -219,6 +220,20 @@ def test_a_job_that_only_waits_for_quota_times_out_with_its_state(sluice_client:
             sluice_client.wait(waits, timeout=timeout)
         assert isinstance(late.value, TimeoutError)
         assert late.value.update.state == JobState.PENDING
+
+
+@pytest.mark.parametrize("prints", ["exec sleep 600", "echo one; exec sleep 600", "while echo one; do sleep 0.1; done"])
+def test_a_log_that_goes_on_is_followed_until_the_timeout(sluice_client: Client, prints: str) -> None:
+    """Whether the container prints nothing, or no more, or goes on."""
+    job = sluice_client.submit(manifest("sh", "-c", prints), queue=QUEUE)
+    next(update for update in sluice_client.watch(job, timeout=SECONDS) if update.state == JobState.RUNNING)
+    lines: list[str] = []
+    began = time.monotonic()
+    with pytest.raises(Timeout, match="/one is Running after 2 s") as late:
+        lines.extend(sluice_client.follow_logs(job, timeout="2s"))
+    assert 2 <= time.monotonic() - began < SECONDS
+    assert late.value.update.state == JobState.RUNNING
+    assert set(lines) == ({"one"} if "echo" in prints else set())
 
 
 def test_a_malformed_timeout_is_refused_by_the_call_itself(sluice_client: Client) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import io
 import json
 import os
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.api_resources import JOBS
-from queue_manager.cli import up, up_address
+from queue_manager.cli import connection, up, up_address
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.cli.main import main
@@ -22,6 +24,7 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport_protocol import ApiError, Response
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
+from queue_manager.local.storage.data_directory import LOCK
 
 HINT = "-n NAMESPACE reads one namespace only"
 KUBECONFIG = """\
@@ -148,6 +151,70 @@ async def test_an_unreachable_cluster_is_a_message_without_traceback(home: Path)
         f"to start it: sluice up --data-dir {home}"
     )
     assert refused.value.code == EXIT_ERROR
+
+
+@pytest.fixture
+def locked(home: Path) -> Iterator[Path]:
+    """The kubeconfig of a cluster whose process, this one, has locked the data directory and does not serve yet."""
+    put(home / "serving.pem", "")
+    with put(home / LOCK, f"{os.getpid()}\n").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield put(home / "config")
+
+
+async def test_a_cluster_that_starts_is_waited_for(locked: Path, asked: tuple[str, list[str]]) -> None:
+    """Its address is in the kubeconfig when it serves."""
+    serves = asyncio.get_running_loop().call_later(0.3, put, locked, KUBECONFIG.replace("http://127.0.0.1:1", asked[0]))
+    with pytest.raises(CommandRefused, match="403 Forbidden: no right"):
+        async with connect(str(locked), None) as client:
+            await client.list(JOBS)
+    assert serves.when() < asyncio.get_running_loop().time()
+    assert asked[1] == ["/apis/batch/v1/jobs?limit=500"]
+
+
+async def test_a_start_that_takes_too_long_is_not_waited_for(locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "START_SECONDS", 0.3)
+    with pytest.raises(CommandRefused, match="to start it: sluice up"):
+        async with connect(str(locked), None) as client:
+            await client.list(JOBS)
+
+
+async def test_a_cluster_that_has_answered_is_not_taken_for_one_that_starts(
+    locked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that follow Jobs repeat their reads themselves, and report that."""
+
+    async def refuse_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.close()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(refuse_once, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    served = KUBECONFIG.replace("http://127.0.0.1:1", f"http://{host}:{port}")
+    monkeypatch.setattr(connection, "START_POLL_SECONDS", 600.0)
+
+    async def list_twice() -> None:
+        async with asyncio.timeout(60), connect(str(put(locked, served)), None) as client:
+            with pytest.raises(ApiError):
+                await client.list(JOBS)
+            await client.list(JOBS)
+
+    with pytest.raises(CommandRefused, match="connection refused"):
+        await list_twice()
+
+
+@pytest.mark.parametrize("files", [{}, {LOCK: f"{os.getpid()}\n"}], ids=["never started", "has ended"])
+async def test_a_cluster_that_does_not_run_is_not_waited_for(
+    home: Path, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "START_POLL_SECONDS", 600.0)  # which the time limit of the test does not allow
+    for name, text in {"serving.pem": "", **files}.items():
+        put(home / name, text)
+    with pytest.raises(CommandRefused, match="connection refused"):
+        async with asyncio.timeout(60), connect(str(put(home / "config")), None) as client:
+            await client.list(JOBS)
 
 
 async def test_the_address_of_an_error_is_the_one_that_was_asked(home: Path) -> None:

@@ -1,10 +1,17 @@
-"""Build hook of hatchling: a wheel or sdist that is built from a checkout names its commit in queue_manager/COMMIT."""
+"""Build hook of hatchling: adds what a checkout does not have as files.
+
+A wheel or sdist that is built from a checkout names its commit in queue_manager/COMMIT. A wheel installs the man pages.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +20,41 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 EDITABLE = "editable"  # runs from the checkout, which names its commit itself
 
 
-class CommitHook(BuildHookInterface):
-    """Adds that file. Without git or a checkout it adds none: an sdist has the file of its own build."""
+class GeneratedFilesHook(BuildHookInterface):
+    """Adds those files. Without git or a checkout it adds no commit: an sdist has the file of its own build."""
 
     folder = ""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the commit to a temporary file that becomes part of what is built."""
-        commit = "" if version == EDITABLE else _commit(Path(self.root))
-        if commit:
-            self.folder = tempfile.mkdtemp(prefix="sluice-build-")
+        """Write the files to a temporary folder; they become part of what is built."""
+        if version == EDITABLE:
+            return
+        self.folder = tempfile.mkdtemp(prefix="sluice-build-")
+        if commit := _commit(Path(self.root)):
             file = Path(self.folder, "COMMIT")
             file.write_text(f"{commit}\n")
             build_data["force_include"][str(file)] = "queue_manager/COMMIT"
+        if self.target_name == "wheel":
+            pages = Path(self.folder, "man1")
+            _write_man_pages(pages, self.root, self.metadata.version)
+            build_data["shared_data"][str(pages)] = "share/man/man1"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the temporary file."""
+        """Remove the temporary folder."""
         if self.folder:
             shutil.rmtree(self.folder)
+
+
+def _write_man_pages(folder: Path, root: str, version: str) -> None:
+    """Write all pages. The modules that make them need no package, so that a build needs none."""
+    sys.path.insert(0, root)
+    from queue_manager.cli.arguments import parser
+    from queue_manager.cli.man_page import man_pages
+
+    today = datetime.fromtimestamp(float(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), UTC).date()
+    folder.mkdir()
+    for name, text in man_pages(parser(), version, today).items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _commit(root: Path) -> str:

@@ -103,7 +103,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     submitted_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
-    wait_seconds: float | None
+    first_wait_seconds: float | None
     run_seconds: float
     waited_seconds: float
     ran_seconds: float | None
@@ -192,7 +192,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         submitted_at=job.submitted_at,
         started_at=started,
         ended_at=end.at if end is not None else None,
-        wait_seconds=max(0.0, (started - job.submitted_at).total_seconds()) if started is not None else None,
+        first_wait_seconds=max(0.0, (started - job.submitted_at).total_seconds()) if started is not None else None,
         run_seconds=sum(run.seconds for run in runs),
         waited_seconds=0.0 if _ran_outside(job, runs, state) else times.waited,
         ran_seconds=times.ran,

@@ -21,9 +21,9 @@ GROUPS: Mapping[str, Callable[[JobSummary], str]] = {
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One group of Jobs in `sluice report`. A column that does not group the rows is ""; an unknown number is None.
 
-    `successPercent`: of those that succeeded or failed; a deactivated Job can still do either. `wait...`: from the
-    submission to the first admission; `waited...`: in all attempts (`visibility.job_times`). Both of Jobs that were
-    admitted.
+    `successPercent`: of those that succeeded or failed; a deactivated Job can still do either. `firstWait...`:
+    from the submission to the first admission; `waited...`: in all attempts (`visibility.job_times`). Both of Jobs that
+    were admitted.
     """
 
     queue: str
@@ -35,8 +35,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     failed: int
     deactivated: int
     success_percent: float | None
-    wait_p50_seconds: float | None
-    wait_p90_seconds: float | None
+    first_wait_p50_seconds: float | None
+    first_wait_p90_seconds: float | None
     waited_p50_seconds: float | None
     waited_p90_seconds: float | None
     cpu_hours_requested: float
@@ -69,7 +69,7 @@ def usage_rows(jobs: Iterable[JobSummary], by: Sequence[str]) -> list[UsageRow]:
 def _row(names: Mapping[str, str], jobs: Sequence[JobSummary]) -> UsageRow:
     succeeded = sum(job.state is JobOutcome.SUCCEEDED for job in jobs)
     failed = sum(job.state is JobOutcome.FAILED for job in jobs)
-    first_waits = sorted(job.wait_seconds for job in jobs if job.wait_seconds is not None)
+    first_waits = sorted(job.first_wait_seconds for job in jobs if job.first_wait_seconds is not None)
     waits = sorted(job.waited_seconds for job in jobs if job.started_at is not None)
     measured = [job for job in jobs if job.cpu_used_seconds is not None]
     used = sum(job.cpu_used_seconds or 0.0 for job in measured)
@@ -84,8 +84,8 @@ def _row(names: Mapping[str, str], jobs: Sequence[JobSummary]) -> UsageRow:
         failed=failed,
         deactivated=sum(job.state is JobOutcome.DEACTIVATED for job in jobs),
         success_percent=_percent(succeeded, succeeded + failed),
-        wait_p50_seconds=percentile(first_waits, 50),
-        wait_p90_seconds=percentile(first_waits, 90),
+        first_wait_p50_seconds=percentile(first_waits, 50),
+        first_wait_p90_seconds=percentile(first_waits, 90),
         waited_p50_seconds=percentile(waits, 50),
         waited_p90_seconds=percentile(waits, 90),
         cpu_hours_requested=_hours(sum(job.cpu_requested_seconds for job in jobs)),

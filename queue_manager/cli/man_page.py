@@ -35,6 +35,12 @@ def man_page(parser: argparse.ArgumentParser, command: str, version: str, today:
     return "\n".join(lines) + "\n"
 
 
+def man_pages(parser: argparse.ArgumentParser, version: str, today: date) -> dict[str, str]:
+    """Return all pages by the names of their files."""
+    files = {"sluice.1": ""} | {f"sluice-{command}.1": command for command in commands_of(parser)}
+    return {file: man_page(parser, command, version, today) for file, command in files.items()}
+
+
 def _subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser] | None:
     return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
 

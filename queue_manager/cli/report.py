@@ -31,7 +31,7 @@ def wasted(row: UsageRow) -> str:
 
 def flavor(row: UsageRow) -> str:
     """The flavor of the last admission, `not admitted` for Jobs without one; `-` for Jobs that request nothing."""
-    return row.flavor or ("not admitted" if row.wait_p50_seconds is None else "-")
+    return row.flavor or ("not admitted" if row.first_wait_p50_seconds is None else "-")
 
 
 HEADINGS = {

@@ -17,8 +17,8 @@ def as_tree(config: KueueConfig) -> Json:
     return {"apiVersion": f"{GROUP}/{V1BETA2}", "kind": KIND, **fields}
 
 
-def as_yaml(config: KueueConfig) -> str:
-    """The text of a v1beta2 file that loads to this configuration, also if the original file was v1beta1.
+def as_loadable_tree(config: KueueConfig) -> Json:
+    """The tree of a v1beta2 file that loads to this configuration, also if the original file was v1beta1.
 
     The visibility API is an exception: v1beta1 does not have it, and v1beta2 cannot switch it off.
     """
@@ -26,4 +26,9 @@ def as_yaml(config: KueueConfig) -> str:
     if config.wait_for_pods_ready is None:
         # In v1beta2 an absent section is on; only this gate switches it off.
         tree["featureGates"] = {**tree.get("featureGates", {}), DISABLE_WAIT_FOR_PODS_READY: True}
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+    return tree
+
+
+def as_yaml(config: KueueConfig) -> str:
+    """The text of `as_loadable_tree`."""
+    return yaml.safe_dump(as_loadable_tree(config), sort_keys=False, allow_unicode=True, width=120)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.cli.arguments import parser
+from queue_manager.cli.man_page import commands_of
 from queue_manager.cli.version_line import COMMIT_DIGITS
 from tests.waiting import until
 
@@ -101,6 +103,13 @@ def test_a_wheel_is_built_without_git(tmp_path: Path) -> None:
     with wheel_of(ROOT, tmp_path, env={**os.environ, "PATH": str(Path(sys.executable).parent)}) as wheel:
         assert COMMIT not in wheel.namelist()
         assert "queue_manager/cli/main.py" in wheel.namelist()
+
+
+def test_a_wheel_has_the_man_page_of_each_command(tmp_path: Path) -> None:
+    with wheel_of(ROOT, tmp_path) as wheel:
+        pages = {Path(name).name: name for name in wheel.namelist() if ".data/data/share/man/man1/" in name}
+        assert pages.keys() == {"sluice.1", *(f"sluice-{command}.1" for command in commands_of(parser()))}
+        assert wheel.read(pages["sluice-ps.1"]).startswith(b".TH SLUICE-PS 1 ")
 
 
 async def test_the_commands_that_up_prints_run_a_job(cluster: list[str], env: dict[str, str], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from queue_manager.cli.arguments.job_commands import add_job_lists, add_single_j
 from queue_manager.cli.arguments.local_commands import add_demo, add_down, add_up
 from queue_manager.cli.arguments.manager_command import add_manager
 from queue_manager.cli.arguments.queue_commands import add_queue_commands
+from queue_manager.cli.arguments.shared_options import add_output_option
 from queue_manager.cli.exit_codes import EXIT_NEVER
 from queue_manager.cli.standard_streams import sentence
 
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add_manager(commands)
     check = commands.add_parser("check-config", help="list all mistakes in a KueueConfig, or print it with defaults")
     check.add_argument("file", metavar="F", help="the KueueConfig, or the ConfigMap with it; - is standard input")
+    add_output_option(check, "the field of a finding")
     add_crds(commands)
     add_adopt(commands)
     add_import(commands)

@@ -46,7 +46,8 @@ def add_help_commands(commands: Commands) -> None:
     man = commands.add_parser(
         "man",
         help="show the man page of a command",
-        epilog="To install a page: sluice man --roff ps > ~/.local/share/man/man1/sluice-ps.1",
+        epilog="A wheel installs all pages (man sluice-ps). To install one by hand: "
+        "sluice man --roff ps > ~/.local/share/man/man1/sluice-ps.1",
     )
     man.add_argument("--roff", action="store_true", help="print the source of the page, for man and mandoc")
     man.add_argument("page", nargs="?", metavar="COMMAND", help="default: all commands in short")

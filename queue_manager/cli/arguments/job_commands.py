@@ -33,9 +33,11 @@ def add_job_lists(commands: Commands) -> None:
         "ps",
         help="one line per Job: queue, priority, state, pods, time, reason",
         description="One line per Job: unfinished ones, as squeue, and those that ended within the last 24 hours.",
-        epilog=f"TIME: {TIMES}, in this machine's zone. The column TIME has, with run, the time with quota of "
-        "all tries together; with wait, of a Job that waits or never ran, all other time but that in which it was "
-        "deactivated. -o wide has both, as WAITED and RAN; they are WAIT and RUN of sluice history.",
+        epilog=f"TIME: {TIMES}, in this machine's zone. The column TIME has, with run, how long the Job held "
+        "quota in all its attempts together: of one that was evicted and runs again it is more than the time since its "
+        "last start (sluice show has each attempt). With wait, of a Job that waits or never ran, it is all other time "
+        "but that in which it was deactivated. -o wide has both, as WAITED and RAN; these are WAIT and RUN of sluice "
+        "history.",
     )
     add_client_options(ps)
     add_scope_options(ps)

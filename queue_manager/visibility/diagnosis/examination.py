@@ -46,6 +46,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     retry_rules.unusual_settings,
     retry_rules.images_not_pulled,
     stuck_object_rules.stuck_finalizers,
+    stuck_object_rules.deletions_in_use,
     stuck_object_rules.orphaned_workloads,
 )
 

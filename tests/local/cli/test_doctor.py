@@ -12,6 +12,7 @@ import pytest
 
 from job_controller.model import Pod
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.cli.machine_formats import SCHEMA_VERSION
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.unscheduled import unschedulable
 from tests.local.cli.conftest import JOB, User
@@ -43,7 +44,12 @@ async def test_a_healthy_cluster_with_jobs_has_no_findings(user: Callable[..., U
     assert (done.returncode, done.stdout) == (0, "nothing found\n")
     async with someone.up.client() as client:  # a finding of a Workload whose Job has just gone would be wrong
         await client.delete(JOBS, "default", "runs")
-    assert someone.json("doctor") == {"deactivated": 0, "notChecked": [], "problems": [], "schemaVersion": 2}
+    assert someone.json("doctor") == {
+        "deactivated": 0,
+        "notChecked": [],
+        "problems": [],
+        "schemaVersion": SCHEMA_VERSION,
+    }
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
@@ -62,6 +68,28 @@ async def test_the_commands_of_the_findings_mend_them(user: Callable[..., User])
             shell(problem["command"].replace("NODE", "node-1"), someone)
         done = someone.run("doctor", "-o", "json")
     assert (done.returncode, json.loads(done.stdout)["problems"]) == (0, [])
+
+
+@EMBEDDED
+async def test_a_deletion_that_waits_for_what_uses_the_object_is_found(user: Callable[..., User]) -> None:
+    someone = user()
+    someone.submit("runs")
+    await someone.until_state("runs", "Running")
+    async with someone.up.client() as client:
+        await client.delete(RESOURCE_FLAVORS, "", "default-flavor")
+        (found,) = problems(someone)
+        assert (found["code"], found["place"]) == ("DeletionInUse", "resourceflavor/default-flavor")
+        assert found["command"].startswith("kubectl edit clusterqueue cluster-queue: ")
+        await client.delete(CLUSTER_QUEUES, "", "cluster-queue")
+        (found,) = problems(someone)
+        assert (found["code"], found["place"]) == ("DeletionInUse", "clusterqueue/cluster-queue")
+        assert "the quota of Workload default/job-runs-" in found["sentence"]
+        someone.says(*found["command"].partition(":")[0].split()[1:])
+
+        async def are_gone() -> bool:
+            return not await client.list(CLUSTER_QUEUES) and not await client.list(RESOURCE_FLAVORS)
+
+        await until(are_gone, "the ClusterQueue and the flavor are gone")
 
 
 @EMBEDDED

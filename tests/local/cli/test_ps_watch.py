@@ -12,6 +12,7 @@ from typing import IO, Any
 import pytest
 
 from queue_manager.api.api_resources import JOBS
+from queue_manager.cli.machine_formats import SCHEMA_VERSION
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import ESCAPES, Terminal
 from tests.local.cluster.conftest import EMBEDDED, SLUICE
@@ -109,4 +110,6 @@ async def test_a_program_gets_a_json_object_per_line(user: Callable[..., User], 
     await until(ended, "the end of the Job")
     watch.send_signal(signal.SIGINT)
     assert watch.wait(30) == INTERRUPTED
-    assert {(row["name"], row["state"], row["schemaVersion"]) for row in ended()} == {("quick", "Succeeded", 2)}
+    assert {(row["name"], row["state"], row["schemaVersion"]) for row in ended()} == {
+        ("quick", "Succeeded", SCHEMA_VERSION)
+    }

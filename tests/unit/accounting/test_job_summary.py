@@ -35,7 +35,7 @@ LIFE = (
 def test_quota_counts_from_admission_to_release_and_waste_by_cause() -> None:
     found = of(*reversed(LIFE), pods=(pod(cpu_seconds=50.0), pod("p2", cpu_seconds=25.0), pod("p3")))
     assert (found.state, found.attempts, found.preemptions, found.evictions) == (JobOutcome.SUCCEEDED, 3, 1, 1)
-    assert (found.wait_seconds, found.run_seconds) == (10, 15 + 31 + 100)
+    assert (found.first_wait_seconds, found.run_seconds) == (10, 15 + 31 + 100)
     assert found.cpu_requested_seconds == 2 * (15 + 31 + 100)
     assert found.cpu_used_seconds == 75.0
     assert found.wasted_seconds == {Waste.FAILED: 0, Waste.PREEMPTED: 30, Waste.NOT_READY: 62, Waste.OTHER: 0}
@@ -327,12 +327,12 @@ def test_a_report_adds_up_each_group() -> None:
     jobs = [of(*LIFE, pods=(pod(cpu_seconds=146.0),)), of(*failed, uid="j2"), of(uid="j3", user="bob")]
     anna, bob = usage_rows(jobs, ["user"])
     assert (anna.user, anna.queue, anna.jobs, anna.succeeded, anna.failed) == ("anna", "", 2, 1, 1)
-    assert (anna.success_percent, anna.wait_p50_seconds, anna.wait_p90_seconds) == (50.0, 10, 30)
+    assert (anna.success_percent, anna.first_wait_p50_seconds, anna.first_wait_p90_seconds) == (50.0, 10, 30)
     assert anna.cpu_hours_requested == pytest.approx((292 + 72) / 3600, abs=1e-6)
     assert anna.used_percent == 50.0  # of the Jobs that were measured
     assert anna.wasted_failed_cpu_hours == pytest.approx(0.02)
     assert anna.wasted_cpu_hours == pytest.approx((72 + 30 + 62) / 3600, abs=1e-5)
-    assert (bob.jobs, bob.success_percent, bob.wait_p50_seconds, bob.used_percent) == (1, None, None, None)
+    assert (bob.jobs, bob.success_percent, bob.first_wait_p50_seconds, bob.used_percent) == (1, None, None, None)
     assert [(row.queue, row.flavor) for row in usage_rows(jobs, ["queue", "flavor"])] == [
         ("team-a/lq", ""),
         ("team-a/lq", "default"),

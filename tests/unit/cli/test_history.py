@@ -53,6 +53,13 @@ def test_the_keys_are_documented() -> None:
     assert [field.encode_name for field in msgspec.structs.fields(UsageRow) if field.encode_name not in report] == []
 
 
+def test_the_waits_of_a_report_have_names_that_differ(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--store", url, *ALWAYS, "-o", "csv"]) == 0
+    row, *_ = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    waits = [key for key in row if "wait" in key.lower()]
+    assert waits == [f"{kind}P{percent}Seconds" for kind in ("firstWait", "waited") for percent in (50, 90)]
+
+
 def test_a_table_has_state_cause_and_use_of_each_job(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "--store", url, *ALWAYS]) == 0
     heading, first, second = capsys.readouterr().out.splitlines()

@@ -88,3 +88,9 @@ def test_a_page_goes_to_a_pipe_as_text_and_as_roff_on_request(capsys: pytest.Cap
     ]
     assert main(["man", "pss"]) == 2
     assert "no command pss" in capsys.readouterr().err
+
+
+def test_the_help_of_ps_says_that_a_run_includes_earlier_attempts() -> None:
+    """Else TIME of a Job that was evicted and runs again is read as the time since its last start."""
+    text = " ".join(commands_of(parser())["ps"].format_help().split())
+    assert "with run, how long the Job held quota in all its attempts together" in text

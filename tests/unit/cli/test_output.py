@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from queue_manager.cli import output
+from queue_manager.cli.machine_formats import SCHEMA_VERSION
 
 
 class Row(msgspec.Struct, rename="camel"):
@@ -57,7 +58,7 @@ def test_a_pipe_gets_the_text_of_a_drawn_table(capsys: pytest.CaptureFixture[str
 
 def test_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
     output.show("json", COLUMNS, [Row("a", "b")], "none")
-    assert json.loads(capsys.readouterr().out) == [{"schemaVersion": 2, "name": "a", "longText": "b"}]
+    assert json.loads(capsys.readouterr().out) == [{"schemaVersion": SCHEMA_VERSION, "name": "a", "longText": "b"}]
 
 
 @pytest.mark.parametrize(

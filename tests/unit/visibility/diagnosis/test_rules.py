@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.model import Condition, Job, JobStatus, Key, Object, ObjectMeta, OwnerReference, Pod
+from queue_manager.api.keys import FINALIZER
 from queue_manager.api.types import (
     Admission,
     AdmissionCheckRule,
@@ -308,6 +309,17 @@ FOUND = {
         {"pods": [deleted(Pod, namespace="team")]},
         ("warning", "StuckFinalizer", "pod/x -n team", "example.com/keeps"),
     ),
+    "a deleted ClusterQueue whose quota is in use": (
+        {
+            "cluster_queues": [deleted(ClusterQueue, 0, name="cq", finalizers=(FINALIZER,))],
+            "workloads": [workload(true("QuotaReserved"), admission=Admission(cluster_queue="cq"))] * 2,
+        },
+        ("warning", "DeletionInUse", "clusterqueue/cq", "ends when the quota of Workload team/w and 1 more is"),
+    ),
+    "a deleted flavor that a ClusterQueue names": (
+        {"flavors": [deleted(ResourceFlavor, 0, name="default", finalizers=(FINALIZER,))]},
+        ("warning", "DeletionInUse", "resourceflavor/default", "which ends when ClusterQueue cq no longer names it."),
+    ),
     "a Workload that holds quota for a Job that is gone": (
         {"workloads": [HOLDING]},
         ("error", "OrphanedWorkload", "workload/w -n team", "holds quota"),
@@ -349,6 +361,15 @@ SILENT: dict[str, dict[str, object]] = {
     "a ClusterQueue in deletion that still has Workloads": {
         "cluster_queues": [deleted(ClusterQueue, name="cq")],
         "workloads": [workload(true("QuotaReserved"), admission=Admission(cluster_queue="cq"))],
+    },
+    "a deleted flavor of a ClusterQueue that is deleted, too": {
+        "flavors": [deleted(ResourceFlavor, 0, name="default", finalizers=(FINALIZER,))],
+        "cluster_queues": [
+            ClusterQueue(metadata=deleted(name="cq", minutes=0).metadata, spec=cluster_queue().spec),
+        ],
+    },
+    "a deleted flavor that is not in use": {
+        "flavors": [flavor(), deleted(ResourceFlavor, 0, name="other", finalizers=(FINALIZER,))]
     },
     "a deletion that has just begun": {"pods": [deleted(Pod, minutes=4)]},
     "a finished Workload whose Job is gone": {"workloads": [workload(true("Finished"), job="gone")]},

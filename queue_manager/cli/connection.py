@@ -106,7 +106,7 @@ class _Start:
         self._kubeconfig = kubeconfig
         self._until: float | None = None
 
-    async def goes_on(self) -> bool:
+    async def lasts(self) -> bool:
         """Pause, and return True while a process holds the data directory, at most START_SECONDS in all.
 
         A cluster that refuses connections meanwhile is about to serve, or to end.
@@ -124,7 +124,7 @@ class _NoResponseTransport(Relay):
     """Raises NoResponse if a request has no response; a broken stream keeps its OSError.
 
     `renew`: called before either is raised, so that a caller that tries again has the current credentials. `start`: of
-    the cluster; until the first response a request that did not arrive is repeated while it goes on.
+    the cluster; until the first response a request that did not arrive is repeated as long as that lasts.
     """
 
     def __init__(self, inner: ClusterTransport, renew: Callable[[], None], start: _Start) -> None:
@@ -144,7 +144,7 @@ class _NoResponseTransport(Relay):
             except OSError as error:
                 self._renew()
                 arrived = may_have_arrived(error)
-                if self._has_answered or arrived or not await self._start.goes_on():
+                if self._has_answered or arrived or not await self._start.lasts():
                     raise NoResponse(plain_reason(error), server, may_have_arrived=arrived) from error
             else:
                 self._has_answered = True

@@ -118,9 +118,9 @@ async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user:
     me = user()
     never = ran(me, "--name", "huge", "--cpu", "64", "true")
     assert never.returncode == 2
-    *_, first, further = never.stderr.splitlines() if embedded(me) else [*never.stderr.splitlines(), ""]
+    *_, first, further = never.stderr.splitlines()
     assert first.startswith("sluice run: Job huge was created and stays: can never start: asks 64 cpu, queue limit 2")
-    assert further == (f"sluice run: {NO_NODE}" if embedded(me) else "")
+    assert further == f"sluice run: {NO_NODE}"
     assert await names(me) == ["huge"]
     for arguments, says in (
         (("--name", "Bad_", "true"), "--name: metadata.name: Invalid value"),
@@ -433,7 +433,7 @@ async def test_submit_and_wait_ends_with_two_if_one_job_can_never_start(user: Be
     results = {row["name"]: row["result"] for row in json.loads(done.stdout)}
     assert (done.returncode, results) == (2, {"good": "reached", "bad": "failed", "huge": "never"})
     advice = "1 Job was created that can never start as it is; to delete it: sluice cancel huge\n"
-    further = f"sluice {{}}: {NO_NODE}\n" if embedded(me) else ""
+    further = f"sluice {{}}: {NO_NODE}\n"
     assert done.stderr.endswith(f"{further.format('submit')}sluice submit: {advice}")
     plain = me.run("submit", "-f", "-", "--replace", "-o", "name", stdin=jobs[2])
     assert (plain.stdout, plain.stderr) == ("job/huge\n", f"{further.format('submit')}sluice submit: {advice}")

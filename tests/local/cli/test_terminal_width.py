@@ -103,6 +103,7 @@ TABLES = [  # each command that prints a table, in a state in which its table ha
 ]
 WITHOUT_TABLE = {  # with -o: they print sentences, see the tests below
     *("run", "cancel", "deactivate", "reactivate", "hold", "drain", "release", "doctor", "uninstall", "demo"),
+    "check-config",
     "crds",  # its --output is a folder
 }
 

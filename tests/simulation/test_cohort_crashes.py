@@ -33,8 +33,8 @@ from tests.simulation.test_fair_sharing import add_cohort, add_queue
 
 RECLAIM = {"preemption": {"reclaimWithinCohort": "Any"}}
 LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
-STEADY = PodScript(ready_after=0.2, ends_after=15.0)
-VERY_SLOW_TO_STOP = PodScript(ready_after=0.2, ends_after=4.0, stops_within=2.5)
+STEADY = PodScript(ready_after=0.2, ends_after=25.0)
+FAST, SLOW = (PodScript(ready_after=0.2, ends_after=10.0, stops_within=seconds) for seconds in (0.5, 2.5))  # to stop
 NEXT_SECOND = 1.1  # s; reservations, and times in the queue, are compared by whole seconds
 AGED_SECONDS = 3.1  # more than the headAge of BACKFILL, with a creation in whole seconds
 BACKFILL = "backfill: {headAge: 2s}\n"
@@ -74,7 +74,7 @@ async def two_levels(c: Cluster) -> None:
 async def a_leaf_reclaims_what_a_cohort_above_it_has_lent(c: Cluster) -> None:
     """`own` takes back both cpus of `left` from `far`; one is free before the other, and `beside` must not use it."""
     await two_levels(c)
-    c.outcomes |= {"first": STEADY, "second": VERY_SLOW_TO_STOP, "third": LONG, "own": SHORT, "other": SHORT}
+    c.outcomes |= {"first": STEADY, "second": SLOW, "third": FAST, "own": SHORT, "other": SHORT}
     await one_after_the_other(c, "far", first="1", second="1", third="1")
     await an_earlier_one_is_held(c, "beside")
     await submit(c, "own", "2", "low")
@@ -87,7 +87,7 @@ async def one_victim_stops_for_two_leaves(c: Cluster) -> None:
     await two_levels(c)
     await add_cohort(c, "leaf2", "0", parentName="left")
     await add_queue(c, "lq2", "0", cohortName="leaf2", **RECLAIM)
-    c.outcomes |= {"first": STEADY, "wide": VERY_SLOW_TO_STOP, "one": SHORT, "two": SHORT, "other": SHORT}
+    c.outcomes |= {"first": STEADY, "wide": SLOW, "one": SHORT, "two": SHORT, "other": SHORT}
     await one_after_the_other(c, "far", first="1", wide="2")
     await an_earlier_one_is_held(c, "beside")
     await submit(c, "one", "1", "low")
@@ -109,7 +109,7 @@ async def three_that_only_borrow(c: Cluster, cpu: str) -> None:
 async def a_fair_share_of_two_victims(c: Cluster) -> None:
     """`fair` takes 2 of 5 cpus; one victim stops before the other, and `third` has a lower share than `modest`."""
     await three_that_only_borrow(c, "5")
-    c.outcomes |= {"w": STEADY, "y": VERY_SLOW_TO_STOP, "z": LONG, "fair": SHORT, "other": SHORT}
+    c.outcomes |= {"w": STEADY, "y": SLOW, "z": FAST, "fair": SHORT, "other": SHORT}
     await one_after_the_other(c, "lq", w="3", y="1", z="1")
     await an_earlier_one_is_held(c, "third")
     await submit(c, "fair", "2", "low", "modest")
@@ -120,7 +120,7 @@ async def a_fair_share_of_two_victims(c: Cluster) -> None:
 async def a_fair_share_by_the_initial_share(c: Cluster) -> None:
     """`fair` takes 3 of 4 cpus from a Workload of 3, which the other strategy does not allow."""
     await three_that_only_borrow(c, "4")
-    c.outcomes |= {"a": STEADY, "big": VERY_SLOW_TO_STOP, "fair": SHORT, "other": SHORT}
+    c.outcomes |= {"a": STEADY, "big": SLOW, "fair": SHORT, "other": SHORT}
     await one_after_the_other(c, "lq", a="1", big="3")
     await an_earlier_one_is_held(c, "third")
     await submit(c, "fair", "3", "low", "modest")

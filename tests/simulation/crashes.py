@@ -245,9 +245,9 @@ def _objects(world: World) -> dict[str, Any]:
     return result
 
 
-def sampled(first: int) -> Callable[[int, bool], bool]:
-    """Choose every sixth write, by turns before and after it, from the write `first` on."""
-    return lambda at, applied: at % SAMPLED_EVERY == first % SAMPLED_EVERY and applied == bool(at // SAMPLED_EVERY % 2)
+def sampled(first: int, every: int = SAMPLED_EVERY) -> Callable[[int, bool], bool]:
+    """Choose one of so many writes, by turns before and after it, from the write `first` on."""
+    return lambda at, applied: at % every == first % every and applied == bool(at // every % 2)
 
 
 def always(at: int, applied: bool) -> bool:

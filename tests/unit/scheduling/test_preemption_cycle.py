@@ -224,7 +224,7 @@ def test_another_group_keeps_its_flavor_while_the_next_ones_of_one_are_tried():
 
 
 def test_what_becomes_free_in_a_later_flavor_is_not_taken_while_victims_stop():
-    """The search stops at f1, where victims stop; Kueue tries all flavors anew once it has preempted, and stops there."""
+    """The search stops at f1, where victims stop. Kueue begins from f1 as well once it has preempted."""
     quotas = {name: {"cpu": "1"} for name in FLAVORS}
     stop = {"whenCanPreempt": "MayStopSearch"}
     s = state(queue(within="LowerPriority", quotas=quotas, flavorFungibility=stop), flavors=FLAVORS)

@@ -11,14 +11,24 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES
-from queue_manager.simulation.kubelet import PodScript
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS
 from tests.local.queue.cluster import API, NS, Cluster
-from tests.simulation.crashes import SHORT, Scenario, crash_at_writes, is_true, sampled, until_workload
+from tests.simulation.crashes import (
+    LONG,
+    SHORT,
+    SLOW_TO_STOP,
+    Scenario,
+    classes,
+    crash_at_writes,
+    hold,
+    is_evicted,
+    release,
+    runs,
+    sampled,
+    submit,
+)
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
-SLOW_TO_STOP = PodScript(ready_after=0.2, ends_after=4.0, stops_within=1.5)
-LONG = PodScript(ready_after=0.2, ends_after=6.0)
 
 
 async def one_queue(c: Cluster, **spec: Any) -> None:
@@ -37,24 +47,6 @@ async def cohort_of_two(c: Cluster, **preemption: Any) -> None:
     await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": spec})
     await c.local_queue("lq2", "cq2")
     await classes(c)
-
-
-async def classes(c: Cluster) -> None:
-    for name, value in (("low", 10), ("mid", 50), ("high", 100)):
-        await c.apply_class(name, value)
-
-
-async def submit(c: Cluster, name: str, cpu: str, priority: str, queue: str = "lq") -> None:
-    await c.submit(name, cpu, queue=queue, labels={"kueue.x-k8s.io/priority-class": priority})
-
-
-async def runs(c: Cluster, *jobs: str) -> None:
-    for job in jobs:
-        await until_workload(c, job, lambda w: is_true(w, "PodsReady"))
-
-
-async def is_evicted(c: Cluster, job: str) -> None:
-    await until_workload(c, job, lambda w: is_true(w, "Evicted"))
 
 
 async def a_lower_priority_gives_way(c: Cluster) -> None:
@@ -147,12 +139,12 @@ async def an_older_one_of_equal_priority_comes_back(c: Cluster) -> None:
     await classes(c)
     await c.local_queue("lq2")
     c.outcomes |= {"old": SHORT, "new": LONG}
-    await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+    await hold(c, "lq")
     await submit(c, "old", "2", "low")
     await asyncio.sleep(2)
     await submit(c, "new", "2", "low", "lq2")
     await runs(c, "new")
-    await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
+    await release(c, "lq")
 
 
 async def a_strict_head_preempts(c: Cluster) -> None:

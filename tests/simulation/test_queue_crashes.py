@@ -11,7 +11,8 @@ import pytest
 
 from queue_manager.api.api_resources import JOBS, WORKLOADS
 from tests.local.queue.cluster import NS, Cluster
-from tests.simulation.crashes import NEVER, SHORT, Scenario, crash_at_writes, is_true, sampled, until_workload
+from tests.local.queue.invariants import is_true
+from tests.simulation.crashes import NEVER, SHORT, Scenario, crash_at_writes, sampled, until_workload
 
 
 async def admitted_and_finished(c: Cluster) -> None:

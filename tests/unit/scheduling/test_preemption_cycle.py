@@ -206,6 +206,39 @@ def test_if_no_victims_suffice_for_all_resources_of_a_flavor_the_next_one_is_tri
     assert isinstance(try_one(s, pending("cpu", requests={"cpu": "2"})), Preempt)
 
 
+def test_another_group_keeps_its_flavor_while_the_next_ones_of_one_are_tried():
+    """In f1 no victims suffice, as above; Kueue leaves g1 together with f1, and g2 has no quota."""
+    groups = [
+        {"f1": {"cpu": "2", "memory": "2"}, "f2": {"cpu": "2", "memory": "3"}},
+        {"g1": {"gpu": "1"}, "g2": {"gpu": "0"}},
+    ]
+    s = state(
+        queue(cohort="co", reclaim="Any", groups=groups, flavorFungibility={"whenCanPreempt": "MayStopSearch"}),
+        queue("other", cohort="co", quotas={"f1": {"cpu": "0", "memory": "1"}}),
+        flavors=(*FLAVORS, "g1", "g2"),
+    )
+    run(s, "loan", "other", usage={("f1", "cpu"): 2000})
+    outcome = try_one(s, pending("all", requests={"cpu": "2", "memory": "3", "gpu": "1"}))
+    assert isinstance(outcome, Admit)
+    assert outcome.assignment.pod_sets[0].flavors == {"cpu": "f2", "memory": "f2", "gpu": "g1"}
+
+
+def test_what_becomes_free_in_a_later_flavor_is_not_taken_while_victims_stop():
+    """The search stops at f1, where victims stop. Kueue begins from f1 as well once it has preempted."""
+    quotas = {name: {"cpu": "1"} for name in FLAVORS}
+    stop = {"whenCanPreempt": "MayStopSearch"}
+    s = state(queue(within="LowerPriority", quotas=quotas, flavorFungibility=stop), flavors=FLAVORS)
+    run(s, "in-f1", usage={("f1", "cpu"): 1000})
+    run(s, "in-f2", usage={("f2", "cpu"): 1000}, priority=50)
+    high = pending("high", priority=9)
+    outcome = try_one(s, high)
+    carry_out(s, outcome)
+    s.release("uid-in-f2")
+    again = try_one(s, high)
+    assert isinstance(again, Preempt)
+    assert (flavor_of(again), names(again)) == ("f1", ["in-f1"])
+
+
 def two_pod_sets(first, second, second_flavor):
     """A Workload of two pod sets with these cpus, the second of which tolerates only one flavor."""
 

@@ -14,6 +14,7 @@ PUBLISHED_HOLDER = "holder"  # its key with who holds that Lease, as long as the
 PUBLIC_NAMESPACE = "kube-public"  # every cluster has it, for what all users may read
 OBJECTS_MAP = "sluice-cluster-objects"  # ConfigMap of the kinds without a namespace, with Roles only
 LEASE = "c1f6bfd2.kueue.x-k8s.io"  # by default, in the manager's namespace
+JOB_CONTROLLER_LEASE = "job-controller.sluice"  # of its own Deployment: a Lease has one leader
 METRICS_SERVICE = "kueue-controller-manager-metrics-service"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 CONVERSION_SERVICE = "sluice-conversion-service"  # Kueue has none of its own

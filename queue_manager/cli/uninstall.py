@@ -34,7 +34,7 @@ from job_controller.json_tree import Json
 from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from job_controller.model import Job, Key, Object
 from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, WORKLOADS, Resource
-from queue_manager.api.component_names import LEASE
+from queue_manager.api.component_names import JOB_CONTROLLER_LEASE, LEASE
 from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
@@ -57,7 +57,6 @@ from queue_manager.cli.standard_streams import say
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
-from queue_manager.installation.deployments import JOB_CONTROLLER_LEASE
 from queue_manager.installation.upgrade_changes import release_of
 from queue_manager.jobs.workload_manifest import queue_name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_manager.api.component_names import PUBLIC_NAMESPACE
+from queue_manager.api.component_names import JOB_CONTROLLER_LEASE, PUBLIC_NAMESPACE
 from queue_manager.configuration.config_map import KEY
 from queue_manager.installation import certificate_objects, object_names
 from queue_manager.installation.certificate_objects import MOUNTED
@@ -37,7 +37,6 @@ CONFIG_FOLDER = "/etc/sluice"
 NOTIFICATIONS_FOLDER = "/etc/sluice-notifications"  # not in the other one: a read-only volume has no place for a mount
 OBJECTS_FOLDER = "/etc/sluice-objects"
 OBJECTS = "clusterObjects"
-JOB_CONTROLLER_LEASE = "job-controller.sluice"  # of its own Deployment: a Lease has one leader
 
 POD_SECURITY: Node = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER_SECURITY: Node = {

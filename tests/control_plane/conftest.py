@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +21,7 @@ import pytest
 from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.api.crd_generation import GROUP, VERSION
 from queue_manager.api.models import KINDS
+from queue_manager.cli.main import main
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
@@ -27,6 +31,14 @@ from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
+
+
+def sluice_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of `sluice` in a thread: as a process a short one spends most of its time on imports."""
+    output, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said), ThreadPoolExecutor(1) as thread:
+        code = thread.submit(main, arguments).result()
+    return subprocess.CompletedProcess(arguments, code, output.getvalue(), said.getvalue())
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +57,7 @@ async def emptied(plane: ControlPlane) -> None:
 
 def install_kinds(plane: ControlPlane) -> None:
     """`sluice crds | kubectl apply -f -`, and wait until they are served."""
-    manifests = subprocess.run([*SLUICE, "crds"], check=True, capture_output=True, cwd=ROOT).stdout
-    kubectl(plane, "apply", "-f", "-", stdin=manifests)
+    kubectl(plane, "apply", "-f", "-", stdin=sluice_here("crds").stdout.encode())
     until_served(plane)
 
 

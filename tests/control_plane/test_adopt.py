@@ -36,7 +36,7 @@ from queue_manager.installation.object_names import NAME_LABEL, WEBHOOK_SECRET
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from tests.control_plane import provide
-from tests.control_plane.conftest import ROOT, SLUICE, until_served
+from tests.control_plane.conftest import sluice_here, until_served
 from tests.control_plane.manager.service_account import ROLES, account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
@@ -84,8 +84,7 @@ async def accepted(api: RestClient, namespace: str) -> bool:
 
 
 def adopt(plane: ControlPlane, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*SLUICE, "adopt", "--kubeconfig", str(plane.kubeconfig), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    return sluice_here("adopt", "--kubeconfig", str(plane.kubeconfig), *arguments)
 
 
 def job(name: str) -> dict[str, Any]:
@@ -370,16 +369,14 @@ async def test_nothing_is_changed_by_a_user_who_may_not_make_every_change(
     token, _ = await (await account(api, kueue, [read, scale])).token()
     user = write_kubeconfig(tmp_path / "user", plane.url, {"token": token}, plane)
     saved = tmp_path / "kueue.yaml"
-    command = [*SLUICE, "adopt", "--kubeconfig", str(user), "-n", kueue, "--apply", "--save", str(saved)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = sluice_here("adopt", "--kubeconfig", str(user), "-n", kueue, "--apply", "--save", str(saved))
     assert done.returncode == 3
     assert "you lack these rights, so nothing was changed: delete mutatingwebhookconfigurations" in done.stderr
     assert not saved.exists()
     assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
 
     assert adopt(plane, "-n", kueue, "--apply", "--save", str(saved)).returncode == 0
-    back = [*SLUICE, "adopt", "--kubeconfig", str(user), "-n", kueue, "--undo", str(saved)]
-    done = subprocess.run(back, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = sluice_here("adopt", "--kubeconfig", str(user), "-n", kueue, "--undo", str(saved))
     assert done.returncode == 3
     assert f"create {MUTATING_WEBHOOKS}" in done.stderr
     assert await api.list(DEPLOYMENTS, kueue) == []

@@ -33,7 +33,7 @@ waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 1, backo
 """
 TIMES = ("deletionTimestamp", "status.startTime", "status.completionTime", "status.accumulatedPastExecutionTimeSeconds")
 DOWN_SECONDS = 0.5  # s
-SAMPLED_EVERY = 6
+SAMPLED_EVERY = 9
 QUIET_SECONDS = 40.0  # s after the scenario, longer than anything that is under way
 
 

@@ -37,7 +37,7 @@ STEADY = PodScript(ready_after=0.2, ends_after=25.0)
 FAST, SLOW = (PodScript(ready_after=0.2, ends_after=10.0, stops_within=seconds) for seconds in (0.5, 2.5))  # to stop
 NEXT_SECOND = 1.1  # s; reservations, and times in the queue, are compared by whole seconds
 AGED_SECONDS = 3.1  # more than the headAge of BACKFILL, with a creation in whole seconds
-SAMPLED_EVERY = 11  # these stories are longer than those of one ClusterQueue
+SAMPLED_EVERY = 22  # these stories are longer than those of one ClusterQueue
 BACKFILL = "backfill: {headAge: 2s}\n"
 FINAL, INITIAL = (
     f"fairSharing: {{preemptionStrategies: [{strategy}]}}\n"

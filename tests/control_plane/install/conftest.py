@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import subprocess
@@ -13,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from queue_manager.cli.main import main
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
-from tests.control_plane.conftest import ROOT, SLUICE, kubectl
+from tests.control_plane.conftest import ROOT, kubectl, sluice_here
 from tests.control_plane.server import ControlPlane
 
 Row = dict[str, Any]
@@ -40,7 +37,9 @@ async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
 
 
 def sluice(*arguments: str) -> str:
-    return run([*SLUICE, *arguments])
+    done = sluice_here(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def apply(cluster: ControlPlane, *settings: str) -> None:
@@ -48,14 +47,9 @@ def apply(cluster: ControlPlane, *settings: str) -> None:
 
 
 def command(cluster: ControlPlane, *arguments: str) -> tuple[int, list[Row], str]:
-    """The exit code, the rows and standard error of a command with -o json, which runs in this process: most of what a
-    short one computes as a process is its imports.
-    """
-    full = [*arguments, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
-    output, said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said):
-        code = main(full)
-    return code, json.loads(output.getvalue()) if output.getvalue() else [], said.getvalue()
+    """The exit code, the rows and standard error of a command with -o json."""
+    done = sluice_here(*arguments, "--kubeconfig", str(cluster.kubeconfig), "-o", "json")
+    return done.returncode, json.loads(done.stdout) if done.stdout else [], done.stderr
 
 
 def helm(*arguments: str, kubeconfig: Path | None = None) -> str:

@@ -18,7 +18,7 @@ from tests.control_plane.server import ControlPlane
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(1500)]
 
-NUMBER = int(os.environ.get("SLUICE_HISTORIES", "200"))
+NUMBER = int(os.environ.get("SLUICE_HISTORIES", "150"))
 SEED = 20260101
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
+from job_controller.event_reasons import CREATE_FAILED
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key, Pod
 from queue_manager.api.api_resources import (
@@ -250,15 +251,17 @@ class ClusterReader:
         return [self._namespace] if self._namespace else []
 
     async def _events(self) -> tuple[list[Event], list[Event]]:
-        """The Events about images that were pulled, and about refused writes; none if the user may not list them."""
+        """The Events about images that were pulled, and about refused writes and pods; none if the user may not list
+        them.
+        """
         with self._topic():
-            pulled, refused = [
+            pulled, *refused = [
                 await list_permitted(self._client, EVENTS, Event, self._namespace, field_selector=f"reason={reason}")
-                for reason in (PULLED, QUEUEING_REFUSED)
+                for reason in (PULLED, QUEUEING_REFUSED, CREATE_FAILED)
             ]
-            if pulled is None or refused is None:
+            if pulled is None or None in refused:
                 self.not_read.append("events (forbidden)")
-        return pulled or [], refused or []
+        return pulled or [], [event for events in refused for event in events or ()]
 
     async def _history(self) -> HistoryFacts | None:
         """The state of the history, by the metrics of `sluice up`; None if they have none."""

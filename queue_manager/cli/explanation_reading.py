@@ -19,6 +19,7 @@ from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.named_targets import JobTarget
 from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import list_permitted
+from queue_manager.cli.refused_pod_reading import read_refusals
 from queue_manager.cli.scheduler_input_reading import ClusterView
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
@@ -26,6 +27,7 @@ from queue_manager.engine.transport_protocol import Request
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
+from queue_manager.visibility import jobs_without_pods
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
@@ -37,6 +39,7 @@ from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.refused_pods import newest_refusal as newest_pod_refusal
 from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from queue_manager.visibility.served_explanation import WORKLOAD, ServedExplanation
@@ -87,12 +90,16 @@ async def read_explanation(
         asked = waits(target.workload) and not unlisted
         served = await _read_served(client, target.workload) if asked else None
         found = _of_manager(found, served) or await _with_position(client, found, target.workload)
-    found = await _with_refusal(client, found, target, default_ns, now)
+    argument = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
+    found = await _with_refusal(client, found, target, argument, now)
+    if found.state == JobState.STARTING and not found.code:
+        event = newest_pod_refusal(target.job, await read_refusals(client, found.namespace))
+        found = jobs_without_pods.explained(found, event, argument) if event is not None else found
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
 
 
 async def _with_refusal(
-    client: RestClient, found: Explanation, target: JobTarget, default_ns: str, now: datetime
+    client: RestClient, found: Explanation, target: JobTarget, argument: str, now: datetime
 ) -> Explanation:
     """Name a write about the Job that the API server refuses, if that may be why it does not run."""
     if not is_in_doubt(found) or found.state not in AWAITED:
@@ -100,7 +107,6 @@ async def _with_refusal(
     reason = f"reason={QUEUEING_REFUSED}"
     events = await list_permitted(client, EVENTS, Event, found.namespace, field_selector=reason) or []
     refusal = newest_refusal(target.job, target.workload, events, now)
-    argument = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
     return with_refusal(found, refusal, argument) if refusal is not None else found
 
 

@@ -20,6 +20,7 @@ from job_controller.model import Job, Key
 from queue_manager.api.api_resources import JOBS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
+from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.named_targets import JobTarget, get_or_none, workload_of
 from queue_manager.cli.node_reading import fixed_nodes
@@ -28,10 +29,12 @@ from queue_manager.cli.polling import NOTICE, Pace, patiently
 from queue_manager.cli.ps import reason, rows_with_retries
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_reading import read_queues
+from queue_manager.cli.refused_pod_reading import with_refused_pods
 from queue_manager.cli.show import failure_of
 from queue_manager.cli.standard_streams import say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_states import AWAITS_NODE, JobRow, JobState, job_row, job_state
 from queue_manager.visibility.largest_node import NodeFacts
@@ -40,6 +43,7 @@ from queue_manager.visibility.running_or_starting import failed_pods
 from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
+REASON_SECONDS = 3.0  # in which the reason of a Job that did not end in time is read
 
 
 COLUMNS = (
@@ -85,10 +89,17 @@ class JobWait:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._until_all_ended()
-        return [
-            self._outcomes.get(key) or self._outcome(key, Result.TIMEOUT, _text(self._whys.get(key, "")))
-            for key in self.jobs
-        ]
+        return [self._outcomes.get(key) or await self._timed_out(key) for key in self.jobs]
+
+    async def _timed_out(self, key: Key) -> Outcome:
+        """Return the outcome of a Job that is waited for no longer: with the reason of now, if it can be read soon."""
+        why = self._whys.get(key, "")
+        with suppress(TimeoutError, ApiError, NoResponse):
+            async with asyncio.timeout(REASON_SECONDS):
+                if (job := await get_or_none(self.client, JOBS, key, Job)) is not None:
+                    now, job, workload = await self._read(key, job)
+                    why = await self._why(job, workload, now)
+        return self._outcome(key, Result.TIMEOUT, _text(why))
 
     async def _until_all_ended(self) -> None:
         pace = Pace(len(self.jobs))
@@ -133,10 +144,11 @@ class JobWait:
         return job_row(job, workload, now, pods=await pods_of(self.client, JobTarget(job, workload))).has_run
 
     async def _why(self, job: Job, workload: Workload | None, now: datetime) -> JobRow:
-        """Return the row of a Job that does not run, whose reason is that of `sluice ps`."""
+        """Return the row of a Job, whose reason is that of `sluice ps`."""
         pods = await read_troubled_pods(self.client, [job], job.metadata.namespace)
         workloads = [workload] if workload is not None else []
-        (row,) = await rows_with_retries(self.client, [job], workloads, pods, now)
+        rows = await rows_with_retries(self.client, [job], workloads, pods, now)
+        (row,) = await with_refused_pods(self.client, rows, [job])
         return row
 
     def _loss(self, key: Key, job: Job, workload: Workload | None, now: datetime) -> str:
@@ -153,7 +165,7 @@ class JobWait:
         """Return why a Job did not reach the goal; "" if it did."""
         if result == Result.REACHED:
             return ""
-        row = job_row(job, workload, now)
+        row = await self._why(job, workload, now)
         if row.state == JobState.SUSPENDED:
             return "it is suspended and in no queue"
         failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))

@@ -15,6 +15,7 @@ from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continu
 from queue_manager.cli.named_targets import JobTarget, find, key_of
 from queue_manager.cli.pod_reading import pods_or_refusal
 from queue_manager.cli.ps import reason
+from queue_manager.cli.refused_pod_reading import with_refused_pods
 from queue_manager.cli.removed_logs import Chosen, ended_pods, removal
 from queue_manager.cli.standard_streams import check_reader, say
 from queue_manager.engine.clock import SystemClock
@@ -58,7 +59,7 @@ async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse
         job, pods, index=args.index, failed=args.failed, previous=args.previous, container=args.container or ""
     )
     if not sources:
-        say(f"sluice logs: {await _why_none(target, job, pods, args)}")
+        say(f"sluice logs: {await _why_none(client, target, job, pods, args)}")
         return EXIT_UNEXPECTED
     printer = LogPrinter(client, job.metadata.namespace, prefixed=len(sources) > 1)
     for source in sources:
@@ -79,14 +80,16 @@ def report_silence(job: Job, pods: Sequence[Pod], empty: Sequence[LogSource]) ->
         say(f"sluice logs: pod {pod.metadata.name} printed nothing: {cause.text}{limit}{UNWRITTEN if limit else ''}")
 
 
-async def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace) -> str:
+async def _why_none(
+    client: RestClient, target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace
+) -> str:
     """Return why there is no log to print."""
     of = f"of {job.metadata.key}" + (f" with index {args.index}" if args.index is not None else "")
     spec = job.spec.template.get("spec") or {}
     names = [each["name"] for group in ("initContainers", "containers") for each in spec.get(group) or ()]
     if args.container and args.container not in names:
         return f"no container {args.container} {of} has started; its containers are {', '.join(names)}"
-    row = job_row(job, target.workload, SystemClock().now(), pods=pods)
+    [row] = await with_refused_pods(client, [job_row(job, target.workload, SystemClock().now(), pods=pods)], [job])
     state = f"{row.state}{', ' if reason(row) else ''}{reason(row)}"
     chosen = Chosen(args.index, args.failed, args.previous)
     gone = removal(job, target.workload, await ended_pods(args, job), SystemClock().now(), chosen, pods)
@@ -113,7 +116,7 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
     newest = log_sources(job, pods, index=args.index, container=container)
     earlier = log_sources(job, pods, index=args.index, container=container, all_attempts=True)
     skip = [source for source in earlier if source not in newest]
-    nothing_yet = "" if newest else await _why_none(target, job, pods, args)
+    nothing_yet = "" if newest else await _why_none(client, target, job, pods, args)
     ending = Ending(client, job, nothing_yet, read_default_namespace(args))
     with naming_continuation("sluice logs", ending.name):
         try:

@@ -68,8 +68,8 @@ Commands that list or show take `-o`:
 - `csv` (RFC 4180): a line with the keys, then a line per record. What is not set is empty; lists and objects within a
   record are JSON. Of `doctor` and `check-config`: a line per finding, with the keys of Problem and ConfigFinding.
 - `name`: `job/NAME` per line, `clusterqueue/NAME` of `queues`, KIND/NAME of commands about the installation, the
-  field of a finding of `check-config`. Sluice's
-  commands take these names, and kubectl does:
+  field of a finding of `check-config`, what a finding of `doctor` is about (`job/NAME -n NAMESPACE`). Sluice's
+  commands take the names of Jobs and queues, and kubectl does:
   `sluice deactivated -n team -o name | xargs sluice reactivate -n team`. A Job of another namespace than that of `-n`
   or of the context is `job/NAMESPACE/NAME`, which only Sluice's commands take. Commands that change Jobs and queues
   print the names of those that are as wanted now, by the same rule (`localqueue/NAME`, `localqueue/NAMESPACE/NAME`,

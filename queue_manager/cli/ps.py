@@ -24,6 +24,7 @@ from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import of_all_or_own
 from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_reading import read_queues
+from queue_manager.cli.refused_pod_reading import with_refused_pods
 from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -208,6 +209,7 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
     new = [job for job in jobs if job.metadata.uid not in with_workload]
     rows = await rows_with_retries(client, jobs, workloads, pods, now)
+    rows = await with_refused_pods(client, rows, jobs)
     rows = await _with_nodes(client, rows, jobs, workloads)
     return await with_obstacles(client, rows, new, default_ns)
 

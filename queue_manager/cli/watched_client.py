@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from queue_manager.api.api_resources import Resource
 from queue_manager.cli.connection import NoResponse
+from queue_manager.cli.connection_errors import plain_reason
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.json_codec import HasMetadata
 from queue_manager.engine.reflector import Reflector
@@ -60,7 +61,7 @@ class WatchingTransport(Relay):
             self._report("" if error.is_expired else f"{error.status} {error.reason}: {error.message}")
             raise
         except OSError as error:
-            self._report(str(error) or type(error).__name__)
+            self._report(plain_reason(error))
             raise
 
     def _report(self, failure: str) -> None:

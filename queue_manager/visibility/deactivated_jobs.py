@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller.event_reasons import CREATE_FAILED
 from job_controller.model import Job
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
@@ -22,6 +23,7 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts, secon
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.pod_failures import Failure
+from queue_manager.visibility.refused_pods import refusal_text
 from queue_manager.visibility.resubmission import SUBMIT_AGAIN, resubmission
 from queue_manager.visibility.shown_causes import cause_of_end
 from queue_manager.visibility.wire_types import Event
@@ -320,8 +322,10 @@ def newest_error(events: Sequence[Event]) -> str:
 def warning_text(event: Event | None) -> str:
     """Return the Event's message without a trailing colon, which a probe with empty output leaves.
 
-    For a BackOff Event without the pod's name and UID.
+    For a BackOff Event without the pod's name and UID; for one about a refused pod the answer of the API server.
     """
+    if event is not None and event.reason == CREATE_FAILED:
+        return refusal_text(event)
     text = event.message.strip().removesuffix(":") if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 

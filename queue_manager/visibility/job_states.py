@@ -88,6 +88,8 @@ AWAITS_NODE = (  # no pod of it runs, so it matters whether a node is large enou
     JobState.BACKOFF,
     JobState.DEACTIVATED,
 )
+# Why they have no pods is in no status if the API server refuses to create them (`refused_pods`).
+MAY_LACK_PODS = (JobState.STARTING, JobState.BACKOFF, JobState.EVICTED, JobState.DEACTIVATED)
 _LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 
 

@@ -35,6 +35,7 @@ EXCEEDS_NODES = "ExceedsLargestNode"  # no node is large enough for one of its p
 REFUSED = "Refused"  # its Workload is finished, the Job is not
 ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
 QUEUEING_REFUSED = event_reasons.QUEUEING_REFUSED  # the API server refuses what the queue manager writes about it
+PODS_REFUSED = "PodsRefused"  # the API server refuses to create its pods
 CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload, or no manager runs
 
 _CLASSES = {
@@ -46,7 +47,7 @@ _CLASSES = {
         REFUSED,
     ),
     ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, DEACTIVATED_UNSCHEDULABLE, reasons.ADMISSION_GATED),
-    ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE, QUEUEING_REFUSED),
+    ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE, PODS_REFUSED, QUEUEING_REFUSED),
     ReasonClass.WAIT: (
         reasons.WAITING_FOR_QUOTA,
         reasons.WAITING_FOR_PREEMPTED,

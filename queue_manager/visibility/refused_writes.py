@@ -28,7 +28,6 @@ from queue_manager.visibility.wire_types import Event
 
 AWAITED = (JobState.PENDING, JobState.RESERVED)  # states that only a write of the manager ends
 _PREFIX = re.compile(r"Cannot be (?:written|queued): ")
-_OBJECT = re.compile(r'^\S+ "[^"]*" (?:is )?(?:forbidden|invalid): ')
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
 _WEBHOOK = re.compile(r'admission webhook "([^"]+)" denied')
 _QUOTA = re.compile(r"exceeded quota: ([^,\s]+)")
@@ -76,19 +75,18 @@ def answer(event: Event) -> str:
     return _PREFIX.sub("", event.message, count=1)
 
 
-def rule(event: Event) -> str:
-    """Return the answer of the API server without the name of the object: equal for all objects with one cause."""
-    return _OBJECT.sub("", answer(event), count=1)
-
-
 def remedy(event: Event, job: str) -> Remedy:
-    """Return who must allow what the API server has refused. `job`: as argument of a command."""
-    text, namespace = event.message, event.involved_object.namespace
+    """Return who must allow a write that the API server has refused. `job`: as argument of a command."""
+    return remedy_of(event.message, event.involved_object.namespace, WRITES, job)
+
+
+def remedy_of(text: str, namespace: str, what: str, job: str) -> Remedy:
+    """Return who must allow `what`, which the API server has refused in this namespace with this answer."""
     if found := _POLICY.search(text):
-        change = f"an admin has ValidatingAdmissionPolicy {found[1]}, or its binding, allow {WRITES}"
+        change = f"an admin has ValidatingAdmissionPolicy {found[1]}, or its binding, allow {what}"
         return Remedy(change, f"kubectl get validatingadmissionpolicy {found[1]} -o yaml")
     if found := _WEBHOOK.search(text):
-        change = f"an admin has the webhook {found[1]} allow {WRITES}"
+        change = f"an admin has the webhook {found[1]} allow {what}"
         return Remedy(change, "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations")
     if found := _QUOTA.search(text):
         change = (

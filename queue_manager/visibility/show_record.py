@@ -12,7 +12,7 @@ from job_controller.pod_identity import with_initial_identity
 from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.interruptions import Interruption, interruptions
-from queue_manager.visibility import deactivated_jobs
+from queue_manager.visibility import deactivated_jobs, refused_pods
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
 from queue_manager.visibility.explain_record import Position
@@ -21,6 +21,7 @@ from queue_manager.visibility.job_causes import cause_of, exit_code_of
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
+    MAY_LACK_PODS,
     JobState,
     explain_state,
     job_state,
@@ -173,8 +174,9 @@ def job_view(
     waited, ran = times_of(shown, workload, now)
     seen = _cause(job, workload, pods, failure)
     of_pods = seen if state != JobState.DELETING else ""
-    cause = shown_cause(workload, state, reason, message, of_pods)
     victim = lost_quota_for(workload, state)
+    refused = "" if of_pods or victim else _refused_pods(job, state, sorted_events)
+    cause = shown_cause(workload, state, reason, message, of_pods or refused)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
     return JobView(
@@ -226,6 +228,12 @@ def _cause(job: Job | None, workload: Workload | None, pods: Sequence[Pod], fail
     """Return the cause from the pods or the last attempt; with the last log line if only `failure` contains it."""
     found = cause_of(job, workload, pods)
     return failure.text if found and failure is not None and failure.text.startswith(found) else found
+
+
+def _refused_pods(job: Job | None, state: JobState, events: Sequence[Event]) -> str:
+    """Return why the API server creates no pods of a Job in this state; "" if it does not refuse them."""
+    event = refused_pods.newest_refusal(job, events) if state in MAY_LACK_PODS else None
+    return refused_pods.refusal_text(event) if event is not None else ""
 
 
 def _last_error(events: Sequence[Event], failure: Failure | None, message: str) -> str:

@@ -35,6 +35,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     queue_rules.quotas_above_nodes,
     queue_rules.unreachable_borrowing,
     refused_write_rules.refused_writes,
+    refused_write_rules.refused_pods,
     waiting_rules.cordoned_nodes,
     waiting_rules.never_starting,
     waiting_rules.stopped_queues,

@@ -18,6 +18,7 @@ from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
 NO_PROGRAM = "no such program: /no/such/program"
+NO_CLASS = "no pod can be created: no PriorityClass with name golden was found"
 
 
 async def given_up(me: User) -> None:
@@ -269,3 +270,35 @@ async def test_every_command_says_that_borrowed_quota_was_taken_back(user: Calla
 def submit_to(me: User, queue: str, name: str) -> None:
     job = JOB.format(name=name, command="[sleep, '600']", spec="backoffLimit: 0", cpu="1")
     me.says("submit", "-f", "-", stdin=job.replace("user-queue", queue))
+
+
+def golden(name: str) -> str:
+    """A Job with a PriorityClass that does not exist."""
+    text = JOB.format(name=name, command="['true']", spec="backoffLimit: 6", cpu="100m")
+    return text.replace("restartPolicy: Never", "restartPolicy: Never\n      priorityClassName: golden")
+
+
+@EMBEDDED
+async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Callable[..., User]) -> None:
+    me = user("8s")
+    for name in ("gold-1", "gold-2"):
+        me.says("submit", "-f", "-", stdin=golden(name))
+    await me.until_state("gold-1", "Starting")
+
+    async def is_named() -> bool:
+        return all(row["cause"] == NO_CLASS for row in me.json("ps"))
+
+    await until(is_named, "both are named")
+    explained = me.run("explain", "gold-1")
+    assert explained.returncode == 1
+    assert "FAULT/PodsRefused" in explained.stdout
+    assert NO_CLASS in " ".join(explained.stdout.split())
+    assert f" Starting  {NO_CLASS}\n" in me.says("show", "gold-1")
+    waited = me.run("wait", "--timeout", "1s", "-o", "json", "gold-1")
+    assert [row["reason"] for row in json.loads(waited.stdout)] == [NO_CLASS]
+    assert NO_CLASS in me.run("logs", "gold-1").stderr
+    for name in ("gold-1", "gold-2"):
+        await me.until_state(name, "Deactivated")
+    assert {row["cause"] for row in me.json("ps")} == {NO_CLASS}
+    assert [(group["cause"], group["count"]) for group in me.json("deactivated", "--by", "cause")] == [(NO_CLASS, 2)]
+    assert f" Deactivated  {NO_CLASS}; gave up after 2 attempts\n" in me.says("show", "gold-1")

@@ -125,6 +125,8 @@ async def test_a_watch_that_fails_is_reported_until_one_is_established(transport
     transport.broken = "no route"
     async with watching(client, {JOBS: Job}, "", changed) as watched:
         await until(lambda: watched.failure == "no route")
+        transport.broken = "ClientConnectorError: Cannot connect to host 127.0.0.1:1 ssl:default [Connect call failed]"
+        await until(lambda: watched.failure == "connection refused")
         assert changed.is_set()
         transport.broken = ""
         await until(lambda: not watched.failure)

@@ -123,7 +123,7 @@ def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -
     newest_first = sorted([about_job, *about_pods, other], key=lambda e: e.sort_key, reverse=True)
     assert [warning_text(last_warning("j", events)) for events in (newest_first, [other, about_job], [other])] == [
         "bad 5",
-        "no quota",
+        "no pod can be created: no quota",
         "",
     ]
 

@@ -27,7 +27,6 @@ from queue_manager.engine.transport_protocol import Request
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
-from queue_manager.visibility import jobs_without_pods
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
@@ -40,7 +39,7 @@ from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, o
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.refused_pods import newest_refusal as newest_pod_refusal
-from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal
+from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal, with_refused_pods
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from queue_manager.visibility.served_explanation import WORKLOAD, ServedExplanation
 from queue_manager.visibility.unlisted_queues import UNLISTED
@@ -94,7 +93,7 @@ async def read_explanation(
     found = await _with_refusal(client, found, target, argument, now)
     if found.state == JobState.STARTING and not found.code:
         event = newest_pod_refusal(target.job, await read_refusals(client, found.namespace))
-        found = jobs_without_pods.explained(found, event, argument) if event is not None else found
+        found = with_refused_pods(found, event, argument) if event is not None else found
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
 
 

@@ -1,9 +1,12 @@
-"""Jobs that do not run because the API server refuses what the queue manager writes about them. Pure.
+"""Jobs that do not run because the API server refuses what the queue manager writes about them, or their pods. Pure.
 
 The manager records the server's answer in an Event (QueueingRefused) of the Workload, or of the Job if that gets none.
 The Event counts while the manager repeats it (`lifecycle.refused_write_events`), unless a condition of the Workload
 became true later, such as QuotaReserved: that write succeeded. A condition that has become false says nothing: why the
 Workload is pending may be written while its admission is refused. BEHAVIOUR.md#q246-writes-that-the-api-server-refuses.
+
+`refused_pods` reads why pods are refused. A Job that holds quota without pods is a fault, too: it keeps its quota until
+its deadline. BEHAVIOUR.md#q249-pods-that-the-api-server-refuses.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from job_controller.pod_facts import LONG_AGO
 from queue_manager.api import event_reasons, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.refused_write_events import counts
-from queue_manager.visibility import reason_codes
+from queue_manager.visibility import reason_codes, refused_pods
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.reason_codes import ReasonClass, code
@@ -32,7 +35,7 @@ _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
 _WEBHOOK = re.compile(r'admission webhook "([^"]+)" denied')
 _QUOTA = re.compile(r"exceeded quota: ([^,\s]+)")
 _USER = re.compile(r'User "([^"]+)" cannot ')
-WRITES = "what the queue manager writes"
+WRITES, PODS = "what the queue manager writes", "its pods"  # must be allowed
 
 
 class Remedy(NamedTuple):
@@ -114,4 +117,17 @@ def with_refusal(found: Explanation, event: Event, job: str) -> Explanation:
         changes=[needed.change, *(found.changes if waits else ())],
         next_command=needed.command,
         starts_by=None,
+    )
+
+
+def with_refused_pods(found: Explanation, event: Event, job: str) -> Explanation:
+    """Return the explanation of a Job that holds quota without pods. `job`: as argument of a command."""
+    needed = remedy_of(refused_pods.answer(event), event.involved_object.namespace, PODS, job)
+    return structs.replace(
+        found,
+        code=code(reason_codes.PODS_REFUSED),
+        reason=reason_codes.PODS_REFUSED,
+        sentence=f"It holds its quota, but {refused_pods.refusal_text(event).rstrip('.')}.",
+        changes=[needed.change],
+        next_command=needed.command,
     )

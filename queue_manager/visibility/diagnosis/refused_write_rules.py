@@ -16,9 +16,8 @@ from queue_manager.visibility import refused_pods as pod_refusals
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_states import JobState, job_state, workloads_by_job
-from queue_manager.visibility.jobs_without_pods import PODS
 from queue_manager.visibility.refused_pods import without_object
-from queue_manager.visibility.refused_writes import AWAITED, WRITES, answer, newest_refusal, remedy_of
+from queue_manager.visibility.refused_writes import AWAITED, PODS, WRITES, answer, newest_refusal, remedy_of
 from queue_manager.visibility.wire_types import Event
 
 REFUSED_WRITES, REFUSED_PODS = "RefusedWrites", "RefusedPods"

@@ -13,7 +13,8 @@ from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.explain_record import explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.job_states import JobState, job_row
-from queue_manager.visibility.jobs_without_pods import explained, lacks_cause, with_refusal
+from queue_manager.visibility.jobs_without_pods import lacks_cause, with_refusal
+from queue_manager.visibility.refused_writes import with_refused_pods
 from queue_manager.visibility.wire_types import Event
 from tests.unit.visibility.build import admitted, at, cluster_queue, event, job, local_queue, pod, wire, workload
 
@@ -87,7 +88,8 @@ def test_a_job_that_holds_quota_without_pods_is_a_fault_with_what_must_change(
     message: str, change: str, command: str
 ) -> None:
     around = Surroundings(local=local_queue(), above=cluster_queue(namespaceSelector={}))
-    found = explained(explain(started(), workload(conditions=admitted(900)), around, NOW), refused(950, message), "j")
+    its = explain(started(), workload(conditions=admitted(900)), around, NOW)
+    found = with_refused_pods(its, refused(950, message), "j")
     assert (found.code, found.changes, found.next_command) == ("FAULT/PodsRefused", [change], command)
     assert found.sentence.startswith("It holds its quota, but no pod can be created: ")
 

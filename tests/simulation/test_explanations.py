@@ -48,7 +48,7 @@ from tests.unit.queueing.builders import T0
 
 STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
 BATCH = 100
-BATCHES = 3  # of each kind in `make test`
+BATCHES = 2  # of each kind in `make test`
 LIVES = int(os.environ.get("EXPLAINED_LIVES", "4"))
 
 

@@ -108,7 +108,7 @@ def reservations(
 TENTHS = st.integers(0, 45).map(lambda tenths: tenths / 10)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     timestamp=st.sampled_from(["Creation", "Eviction"]),
     strategy=st.sampled_from(["BestEffortFIFO", "StrictFIFO"]),

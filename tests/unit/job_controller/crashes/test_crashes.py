@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 
-from tests.unit.job_controller.crashes.mortal import Fate
+from tests.unit.job_controller.crashes.mortal import Fate, When
 from tests.unit.job_controller.crashes.play import End, play
 from tests.unit.job_controller.crashes.scenarios import SCENARIOS, Scenario
 
@@ -35,13 +37,20 @@ def test_scenario_ends_and_every_pod_is_counted_once(scenario: Scenario) -> None
     assert not any("tracked" in text for text in end.pods)
 
 
-@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("before", marks=pytest.mark.thorough),
+        pytest.param("after", marks=pytest.mark.exhaustive),
+    ],
+)
 @EACH_SCENARIO
-def test_death_before_or_after_any_write_changes_nothing(scenario: Scenario) -> None:
+def test_death_before_or_after_any_write_changes_nothing(scenario: Scenario, first: When) -> None:
+    """By turns before and after a write; `first`: of the first one."""
     undisturbed = play(scenario, Fate())
-    for number in range(1, undisturbed.writes + 1):
-        check(scenario, undisturbed, Fate(death=(number, "before")))
-        check(scenario, undisturbed, Fate(death=(number, "after")))
+    turns: tuple[When, When] = ("before", "after") if first == "before" else ("after", "before")
+    for number, when in zip(range(1, undisturbed.writes + 1), cycle(turns), strict=False):
+        check(scenario, undisturbed, Fate(death=(number, when)))
 
 
 @pytest.mark.thorough

@@ -91,7 +91,7 @@ async def read_explanation(
         found = _of_manager(found, served) or await _with_position(client, found, target.workload)
     argument = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
     found = await _with_refusal(client, found, target, argument, now)
-    if found.state == JobState.STARTING and not found.code:
+    if found.state == JobState.STARTING and not found.code and not pods:
         event = newest_pod_refusal(target.job, await read_refusals(client, found.namespace))
         found = with_refused_pods(found, event, argument) if event is not None else found
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found

@@ -89,7 +89,9 @@ class JobWait:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._until_all_ended()
-        return [self._outcomes.get(key) or await self._timed_out(key) for key in self.jobs]
+        late = [key for key in self.jobs if key not in self._outcomes]
+        self._outcomes.update(zip(late, await asyncio.gather(*map(self._timed_out, late)), strict=True))
+        return [self._outcomes[key] for key in self.jobs]
 
     async def _timed_out(self, key: Key) -> Outcome:
         """Return the outcome of a Job that is waited for no longer: with the reason of now, if it can be read soon."""

@@ -38,7 +38,7 @@ CPU_SECONDS = "sluice/cpu-seconds"  # of all containers, a decimal number
 PEAK_MEMORY = "sluice/peak-memory-bytes"  # the sum of the containers' peaks
 
 # --- on nodes ----------------------------------------------------------------------------------------------
-LOCAL_NODE = "sluice/local-node"  # label of a node that `sluice up` registers, "true": `visibility.largest_node`
+LOCAL_NODE = "sluice/local-node"  # label of a node that `sluice up` registers, "true": `visibility.node_fit`
 
 # --- on Workloads ------------------------------------------------------------------------------------------
 JOB_UID = "kueue.x-k8s.io/job-uid"

@@ -37,7 +37,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_states import AWAITS_NODE, JobRow, JobState, job_row, job_state
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, further_texts, node_obstacle, obstacles
 from queue_manager.visibility.running_or_starting import failed_pods
 from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of

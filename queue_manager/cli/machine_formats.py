@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MACHINE_FORMS = ("json", "yaml", "csv", "name")
 
 Namer: TypeAlias = Callable[[object], str]

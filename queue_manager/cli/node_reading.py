@@ -11,7 +11,7 @@ from queue_manager.api.api_resources import NODES
 from queue_manager.api.keys import LOCAL_NODE
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.visibility.largest_node import NodeFacts, short_resources
+from queue_manager.visibility.node_fit import NodeFacts, short_resources
 
 
 class _NodeSpec(Record):

@@ -53,7 +53,7 @@ MEANINGS = {
     "equivalentReason": 'why that Job does not fit, or ""',
     "equivalent": 'Job of equal requests that was tried and does not fit, or ""',
     "preemptedFor": 'who needed the quota of its last run, if a preemption ended that; else ""',
-    "tooLarge": 'why no present node is large enough for its pods; "" if one is, or if the nodes are not visible',
+    "noNode": 'why no present node fits its pods, even if it runs nothing else; "" if one does, or if that is unknown',
     "obstacle": "why its queue admits nothing, with the command that resolves it, or why a Job without a Workload gets "
     'none and cannot start; REASON in the tables is this text instead of `reason` and `message`; else ""',
     "action": "what to do about it",

@@ -37,7 +37,7 @@ from queue_manager.visibility.job_states import (
     job_rows,
     workloads_by_job,
 )
-from queue_manager.visibility.largest_node import exceeds_nodes, short_resources
+from queue_manager.visibility.node_fit import no_node_fits, short_resources
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.running_or_starting import is_between_tries
@@ -101,9 +101,9 @@ def reason(row: JobRow) -> str:
     )
     retry = "" if row.retry_at is None else f"retry at {deadline(row.retry_at, SystemClock().now())}"
     is_over = row.state in AFTER_AN_ATTEMPT
-    if row.too_large and not row.cause:
-        return never_starts(row.too_large, row.reason, text)
-    cause = f"{row.cause} ({row.too_large})" if row.too_large else row.cause
+    if row.no_node and not row.cause:
+        return never_starts(row.no_node, row.reason, text)
+    cause = f"{row.cause} ({row.no_node})" if row.no_node else row.cause
     why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
     return "; ".join(part for part in (why, retry) if part)
 
@@ -228,8 +228,8 @@ async def _with_nodes(
     def judged(row: JobRow) -> JobRow:
         job = of[Key(row.namespace, row.name)]
         workload, awaits = by_uid.get(job.metadata.uid), row.state in AWAITS_NODE
-        too_large = exceeds_nodes(row.cause, job, workload, nodes, awaits_node=awaits)
-        return msgspec.structs.replace(row, too_large=too_large)
+        no_node = no_node_fits(row.cause, job, workload, nodes, awaits_node=awaits)
+        return msgspec.structs.replace(row, no_node=no_node)
 
     return [judged(row) for row in rows]
 

@@ -317,8 +317,8 @@ def facts(view: JobView, now: datetime) -> Table:
 
 def _why(view: JobView) -> str:
     """Return the cause of the Job's pods, then why its queue holds it, or the reason and message of its state."""
-    if view.too_large and not view.cause:
-        return never_starts(view.too_large, view.reason, plain(view.reason, view.message))
+    if view.no_node and not view.cause:
+        return never_starts(view.no_node, view.reason, plain(view.reason, view.message))
     if view.cause and says(view.cause, plain(view.reason, view.message)):
         return view.cause
     text = view.obstacle or reason(view)
@@ -332,7 +332,7 @@ def _why(view: JobView) -> str:
             equivalent_reason=view.equivalent_reason,
             preempted_for=view.preempted_for,
         )
-    cause = f"{view.cause} ({view.too_large})" if view.too_large else view.cause
+    cause = f"{view.cause} ({view.no_node})" if view.no_node else view.cause
     return cause_first(cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
 
 

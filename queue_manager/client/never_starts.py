@@ -11,7 +11,7 @@ from queue_manager.client.job_requests import lasting_obstacle
 from queue_manager.client.job_update import Seen
 from queue_manager.client.official_transport import blocking
 from queue_manager.visibility.job_states import AWAITS_NODE, JobState
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle, node_obstacle
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import LATE_RETRY, OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.job_causes import recorded_cause
-from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
+from queue_manager.visibility.node_advice import ADD_BIGGER, fixed_node_obstacle
+from queue_manager.visibility.node_fit import NodeFacts, no_node_fits
 from queue_manager.visibility.pod_failures import Failure
 from queue_manager.visibility.refused_pods import refusal_text
 from queue_manager.visibility.resubmission import SUBMIT_AGAIN, resubmission
@@ -119,7 +120,7 @@ def _row(
     late = LATE_RETRY if why == RETRIED_LATE else ""
     last_error = f"{failure.text}{late}" if failure is not None else recorded or warning_text(event)
     of_pods = recorded if why == BY_A_USER else last_error if why in FAULTS_OF_PODS else ""
-    lacks = exceeds_nodes(last_error, None, workload, nodes) if why != BY_A_USER else ""
+    lacks = no_node_fits(last_error, None, workload, nodes) if why != BY_A_USER else ""
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
         name=name,
@@ -135,7 +136,7 @@ def _row(
         last_error=last_error,
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=request_less(lacks, job_argument(workload, default_ns), again)
+        action=fit_a_node(lacks, workload, nodes, job_argument(workload, default_ns), again)
         if lacks
         else action(why, job_argument(workload, default_ns), failure, last_error, may_run=may_run_longer(workload)),
     )
@@ -282,12 +283,14 @@ def start_condition(why: str, job: str, last_error: str = "") -> str:
     return f"{cured}, and it is reactivated (sluice reactivate {job})"
 
 
-def request_less(lacks: str, job: str, again: str = SUBMIT_AGAIN) -> str:
-    """Return the next step for a Job whose pods fit on no node. `lacks`: the text of `exceeds_nodes` that says so.
+def fit_a_node(lacks: str, workload: Workload, nodes: Sequence[NodeFacts] | None, job: str, again: str) -> str:
+    """Return the next step for a Job whose pods fit no node. `lacks`: the text of `no_node_fits` that says so.
 
     `again`: the command that replaces the Job.
     """
-    return f"{lacks}: request less ({again}), or add a bigger node, then: sluice reactivate {job}"
+    fixed = fixed_node_obstacle(None, workload, nodes)
+    to_author, to_admin = (fixed.to_author, fixed.to_admin) if fixed is not None else ("request less", ADD_BIGGER)
+    return f"{lacks}: {to_author} ({again}), or {to_admin}, then: sluice reactivate {job}"
 
 
 # --- the last error ----------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 The first line that applies decides; each gives one code of `reason_codes`.
 
     it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
-    its pods exceed each node, and these     NEVER/ExceedsLargestNode, also where a line below gives a code that is not
-    change only when `sluice up` starts      NEVER (`largest_node`)
+    its pods fit no node of `sluice up`      NEVER/ExceedsLargestNode or NEVER/NoMatchingNode, also where a line below
+                                             gives a code that is not NEVER (`node_fit`)
     it holds quota, and no node its pods     WAIT/Unschedulable
     it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
@@ -55,8 +55,14 @@ from queue_manager.visibility.job_states import (
     explain_state,
     is_overdue,
 )
-from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
-from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, BIGGER_NODE, node_changes, request_less
+from queue_manager.visibility.node_advice import (
+    BIGGER_NODE,
+    NodeObstacle,
+    fixed_node_obstacle,
+    node_changes,
+    request_less,
+)
+from queue_manager.visibility.node_fit import no_node_fits
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, LESS_REQUESTED, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of, with_besides
@@ -69,11 +75,13 @@ ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
 def dominant(case: Case) -> Finding:
     """The reason of a Job: the first line of the table in the docstring of this module that applies to it."""
     found = _of_queue_and_pods(case)
-    is_awaiting = awaits_node(case.state, case.workload)
-    lacks = exceeds_fixed_nodes(case.job, case.workload, case.around.nodes) if is_awaiting else ""
-    if lacks and found.reason in NEVER_REASONS:
-        return _never_on_these_nodes_either(lacks, found)
-    return _never_on_these_nodes(case, lacks, found) if lacks and found.reason not in _BEFORE_NODES else found
+    if not awaits_node(case.state, case.workload):
+        return found
+    of_nodes = fixed_node_obstacle(case.job, case.workload, case.around.nodes, case.resubmission)
+    if of_nodes is not None and found.reason in NEVER_REASONS:
+        return _never_on_these_nodes_either(of_nodes, found)
+    is_first = of_nodes is not None and found.reason not in _BEFORE_NODES
+    return _never_on_these_nodes(case, of_nodes, found) if of_nodes is not None and is_first else found
 
 
 def _of_queue_and_pods(case: Case) -> Finding:
@@ -126,7 +134,7 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
     which = f"{unplaced.pods} of its pods wait" if unplaced.pods > 1 else "its pod waits"
     which = "one of its pods waits" if unplaced.pods == 1 and case.pods_at_once > 1 else which
     them = "them" if unplaced.pods > 1 else "it"
-    lacks = exceeds_nodes(unplaced.message, case.job, case.workload, case.around.nodes)
+    lacks = no_node_fits(unplaced.message, case.job, case.workload, case.around.nodes)
     trouble = _present(lacks) if lacks else f"none can take {them} now."
     sees_nodes = case.around.nodes is not None
     requested = demand(case.job, case.workload)
@@ -138,44 +146,36 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
 
 
 def _present(lacks: str) -> str:
-    """Return what keeps pods from every node of a cluster to which nodes may be added. `lacks`: by `exceeds_nodes`."""
+    """Return what keeps pods from every node of a cluster to which nodes may be added. `lacks`: by `no_node_fits`."""
     return f"no present node is large enough: {lacks}; it starts if a larger node is added."
 
 
 _BEFORE_NODES = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
 
 
-def _never_on_these_nodes(case: Case, lacks: str, found: Finding) -> Finding:
-    """The reason of a Job of which no node is large enough for a pod, and none is added. `found`: without that rule."""
-    is_large = f"no node is large enough for its pods: {lacks}."
-    less = request_less(case.resubmission)
-    changes: tuple[str, ...] = (less, BIGGER_LOCAL_NODE)
-    sentence = _capital(is_large)
+def _never_on_these_nodes(case: Case, of_nodes: NodeObstacle, found: Finding) -> Finding:
+    """The reason of a Job whose pods fit no node, where none is added. `found`: without that rule."""
+    changes = (of_nodes.job_change, of_nodes.node_change)
+    sentence = sentence_of(of_nodes.clause)
     if case.state == JobState.DEACTIVATED:
-        sentence = f"It is deactivated, and {is_large}"
-        changes = (less, f"{BIGGER_LOCAL_NODE}; then it is reactivated")
+        sentence = f"It is deactivated, and {of_nodes.clause}."
+        changes = (of_nodes.job_change, f"{of_nodes.node_change}; then it is reactivated")
     elif case.workload is not None and case.workload.is_true(condition_types.QUOTA_RESERVED):
-        sentence = f"It holds its quota, but {is_large}"
+        sentence = f"It holds its quota, but {of_nodes.clause}."
     elif found.reason == reasons.SUSPENDED:
         sentence = f"{sentence} {found.sentence}"
-        changes = (f"{less}, and the queue is released", f"{BIGGER_LOCAL_NODE}, and the queue is released")
-    return Finding(reason_codes.EXCEEDS_NODES, sentence, changes, case.resubmission, found.message)
+        job_change, node_change = changes
+        changes = (f"{job_change}, and the queue is released", f"{node_change}, and the queue is released")
+    return Finding(of_nodes.reason, sentence, changes, case.resubmission, found.message)
 
 
-def _never_on_these_nodes_either(lacks: str, found: Finding) -> Finding:
+def _never_on_these_nodes_either(of_nodes: NodeObstacle, found: Finding) -> Finding:
     """The reason `found` of a Job that would not start on these nodes even if its queue admitted it."""
-    sentence = with_besides(found.sentence, f"no node is large enough for its pods: {lacks}")
     changes = tuple(
-        f"{change}, and no more for a pod than a node has"
-        if change.startswith(LESS_REQUESTED)
-        else f"{change}, and {BIGGER_LOCAL_NODE}"
+        f"{change}, and {of_nodes.beside_less if change.startswith(LESS_REQUESTED) else of_nodes.node_change}"
         for change in found.changes
     )
-    return replace(found, sentence=sentence, changes=changes)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return replace(found, sentence=with_besides(found.sentence, of_nodes.clause), changes=changes)
 
 
 def _deactivated(case: Case, workload: Workload) -> Finding:
@@ -185,7 +185,7 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
     last_error = recorded_cause(workload)
     if why_deactivated(workload) == NO_NODE:
         sentence = "No node could take its pods in time, so it is deactivated: it stays out of the queue."
-        lacks = exceeds_nodes(last_error, case.job, workload, case.around.nodes)
+        lacks = no_node_fits(last_error, case.job, workload, case.around.nodes)
         sees = case.around.nodes is not None
         again, requested = case.resubmission, demand(case.job, workload)
         needed = node_changes(last_error or message, requested, sees_nodes=sees, again=again)
@@ -300,7 +300,7 @@ def _reserved(case: Case, workload: Workload) -> Finding:
 def _waiting(case: Case, workload: Workload) -> Finding:
     """The reason of a Job that is pending or backs off, and whether a present node is large enough for its pods."""
     found = _pending(case, workload)
-    lacks = exceeds_nodes(recorded_cause(workload), case.job, workload, case.around.nodes)
+    lacks = no_node_fits(recorded_cause(workload), case.job, workload, case.around.nodes)
     if not lacks or found.reason in NEVER_REASONS:
         return found
     sentence = f"{found.sentence} In its last attempt, {_present(lacks)}"

@@ -14,7 +14,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.effects_of_changes import NO_NAMES, KnownNames
 from queue_manager.visibility.job_states import JobState, job_state, state_without_job
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.resubmission import resubmission
 from queue_manager.visibility.scheduler_judgement import ClusterObjects

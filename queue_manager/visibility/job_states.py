@@ -99,8 +99,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     `requeues`, `budget_attempts`: since its Workload was last activated. `preempted_for`: who needed the quota of its
     last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
     or why a Job without a Workload gets none. `cause`: why it failed or is deactivated (`shown_causes`); of others
-    why their pods are not ready, or were not ready in the last attempt. `too_large`: which request of a pod exceeds the
-    largest node (`largest_node`). `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff
+    why their pods are not ready, or were not ready in the last attempt. `no_node`: which request of a pod exceeds the
+    largest node (`node_fit`). `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff
     ends. `finished`: when the Job ended, None before. `waited_seconds`, `ran_seconds`: of all attempts,
     `running_seconds` of the last one. `has_run`: whether a pod has started (`pod_starts`).
     """
@@ -126,7 +126,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     preempted_for: str = ""
     obstacle: str = ""
     cause: str = ""
-    too_large: str = ""
+    no_node: str = ""
     exit_code: int | None = None
     retry_at: datetime | None = None
     created: datetime | None = None

@@ -7,7 +7,7 @@ obstacle, because the Job only has to wait for it. `obstacle` returns the first 
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it requests more than the queue can ever provide
-    a pod of it is larger than each node          where nodes are fixed (`largest_node`), and no resource lacks quota
+    a pod of it fits no node                      where nodes are fixed (`node_fit`), and no resource lacks quota
     its queue is missing, held or inactive        all Workloads of the queue stay pending until that is fixed
     its queue has no quota for a resource         unless the configuration excludes the resource
 
@@ -30,9 +30,9 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.effects_of_changes import KnownNames, queue_obstacle
 from queue_manager.visibility.job_states import JobState, is_judged
-from queue_manager.visibility.largest_node import NodeFacts, exceeds_fixed_nodes
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.never_fits import group_obstacles, without_quota
-from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE
+from queue_manager.visibility.node_advice import fixed_node_obstacle
 from queue_manager.visibility.similar_names import did_you_mean
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
@@ -159,9 +159,11 @@ def _of_spec(
 
 
 def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Obstacle | None:
-    """Return that a pod is larger than each node of a cluster whose nodes are fixed; None if not, or if unknown."""
-    lacks = exceeds_fixed_nodes(job, workload, nodes)
-    return Obstacle(f"{CAN_NEVER_START}: {lacks}", f"request less, or {BIGGER_LOCAL_NODE}", True) if lacks else None
+    """Return that a pod fits no node of a cluster whose nodes are fixed; None if it fits one, or if unknown."""
+    found = fixed_node_obstacle(job, workload, nodes)
+    if found is None:
+        return None
+    return Obstacle(f"{CAN_NEVER_START}: {found.lacks}", f"{found.to_author}, or {found.to_admin}", never=True)
 
 
 def judged_job(job: Job | None) -> Job | None:

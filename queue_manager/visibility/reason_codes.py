@@ -32,6 +32,7 @@ STARTING = "Starting"  # admitted just now
 # Deactivated, because no node took its pods in any attempt, or none in the last one.
 DEACTIVATED_UNSCHEDULABLE = reasons.deactivated_due_to(reasons.UNSCHEDULABLE)
 EXCEEDS_NODES = "ExceedsLargestNode"  # no node is large enough for one of its pods
+NO_MATCHING_NODE = "NoMatchingNode"  # no node has the labels of its pods' nodeSelector
 REFUSED = "Refused"  # its Workload is finished, the Job is not
 ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
 QUEUEING_REFUSED = event_reasons.QUEUEING_REFUSED  # the API server refuses what the queue manager writes about it
@@ -44,6 +45,7 @@ _CLASSES = {
         reasons.NO_MATCHING_FLAVOR,
         reasons.MISCONFIGURED,
         EXCEEDS_NODES,
+        NO_MATCHING_NODE,
         REFUSED,
     ),
     ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, DEACTIVATED_UNSCHEDULABLE, reasons.ADMISSION_GATED),

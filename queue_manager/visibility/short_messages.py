@@ -135,13 +135,13 @@ def says(cause: str, text: str) -> bool:
     return cause == text or cause.startswith(f"{text} (")
 
 
-def never_starts(too_large: str, reason: str, text: str) -> str:
+def never_starts(no_node: str, reason: str, text: str) -> str:
     """Return why a Job of which no node is large enough for a pod never starts: what its queue says first, if anything.
 
     `text`: the sentence about `reason`.
     """
     first = text if reason in _NEVER_ADMITTED else ""
-    return f"can never start: {'; '.join(part for part in (first, too_large) if part)}"
+    return f"can never start: {'; '.join(part for part in (first, no_node) if part)}"
 
 
 def gave_up(attempts: int) -> str:

@@ -31,7 +31,7 @@ from queue_manager.visibility.job_states import (
     state_without_job,
 )
 from queue_manager.visibility.job_times import last_run_seconds, times_of
-from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
+from queue_manager.visibility.node_fit import NodeFacts, no_node_fits
 from queue_manager.visibility.obstacles import why_queue_admits_nothing
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.pod_failures import Failure
@@ -77,7 +77,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job.
 
-    `cause`, `too_large`, `exit_code`, `preempted_for`, `obstacle`: as in `JobRow`.
+    `cause`, `no_node`, `exit_code`, `preempted_for`, `obstacle`: as in `JobRow`.
     `position`: of a pending Job, if it is known.
     """
 
@@ -94,7 +94,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     cause: str
-    too_large: str
+    no_node: str
     exit_code: int | None
     equivalent: str
     equivalent_reason: str
@@ -193,7 +193,7 @@ def job_view(
         reason=reason,
         message=message,
         cause=cause,
-        too_large=exceeds_nodes(cause, job, workload, nodes, awaits_node=state in AWAITS_NODE),
+        no_node=no_node_fits(cause, job, workload, nodes, awaits_node=state in AWAITS_NODE),
         exit_code=exit_code_of(of_pods, pods),
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),

@@ -40,7 +40,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     waiting_rules.never_starting,
     waiting_rules.stopped_queues,
     waiting_rules.unplaced_pods,
-    waiting_rules.too_large_pods,
+    waiting_rules.pods_that_fit_no_node,
     preemption_rules.repeated_preemptions,
     retry_rules.without_retry_limit,
     retry_rules.timeout_too_short,

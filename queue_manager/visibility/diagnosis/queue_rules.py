@@ -10,7 +10,7 @@ from queue_manager.api.api_resources import RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, ResourceGroup, ResourceQuota
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.similar_names import did_you_mean, similar_names, suggestion
 from queue_manager.visibility.unlisted_queues import is_unlisted
 

@@ -23,8 +23,9 @@ from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
 from queue_manager.visibility.job_states import JobState, is_pending, job_state, workloads_by_job
-from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
+from queue_manager.visibility.node_fit import lacking_labels, no_fixed_node_fits, no_node_fits
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, local_queue_of, obstacle, own_obstacle
+from queue_manager.visibility.reason_codes import NO_MATCHING_NODE
 from queue_manager.visibility.resubmission import resubmission
 
 NEVER_STARTS = "NeverStarts"
@@ -120,8 +121,8 @@ def _without_cordoned_node(snapshot: ClusterSnapshot) -> list[Key]:
     )
 
 
-def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Jobs for which no present node is large enough: where nodes are added, only those that have found none.
+def pods_that_fit_no_node(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Jobs whose pods fit no present node: where nodes may be added, only those that have found none.
 
     What their queue can never admit is left to `never_starting`. What a user has deactivated before it found no node is
     left out.
@@ -129,23 +130,24 @@ def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     reported = {job.metadata.uid for job, _, _ in _never_admitted(snapshot)}
     by_job = workloads_by_job(snapshot.workloads or ())
     pods_of = pods_by_job(snapshot.pods or ())
-    groups: dict[tuple[bool, str], list[Job]] = defaultdict(list)
+    groups: dict[tuple[str, bool, str], list[Job]] = defaultdict(list)
     for job in snapshot.jobs or ():
         if finished(job.status) is None and job.metadata.uid not in reported:
             workload = by_job.get(job.metadata.uid)
             cause = job_cause(job, workload, pods_of.get(job.metadata.uid, ()))
             state = job_state(job, workload, snapshot.now)
             awaits = awaits_node(state, workload)
-            never = exceeds_fixed_nodes(job, workload, snapshot.nodes) if awaits else ""
-            lacks = never or exceeds_nodes(cause, job, workload, snapshot.nodes, awaits_node=awaits)
+            never = no_fixed_node_fits(job, workload, snapshot.nodes) if awaits else ""
+            lacks = never or no_node_fits(cause, job, workload, snapshot.nodes, awaits_node=awaits)
+            code = NO_MATCHING_NODE if lacking_labels(job, workload, snapshot.nodes) else TOO_LARGE_PODS
             if lacks:
-                groups[bool(never), lacks].append(job)
-    for (is_never, lacks), jobs in sorted(groups.items(), key=lambda group: group[0]):
+                groups[code, bool(never), lacks].append(job)
+    for (code, is_never, lacks), jobs in sorted(groups.items(), key=lambda group: group[0]):
         why = "can never start on the present nodes" if is_never else "found no node, and none is large enough"
         example = min(jobs, key=lambda job: job.metadata.key)
         first = example.metadata.key
         yield warning(
-            TOO_LARGE_PODS,
+            code,
             f"job/{first.name} -n {first.namespace}",
             f"{_capital(_jobs([job.metadata.key for job in jobs]))} {why}: {lacks}.",
             f"sluice explain {first}; {resubmission(example, '')}",
@@ -153,27 +155,30 @@ def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Pods of Jobs that no node can take, by cause, unless `cordoned_nodes` says why.
+    """Pods of Jobs that no node can take, by cause, unless `cordoned_nodes` or `pods_that_fit_no_node` says why.
 
     What waits for room on a node that is large enough is not a finding: other pods will end.
     """
     cordoned = [node for node in snapshot.nodes or () if node.is_cordoned]
     if cordoned and len(cordoned) == len(snapshot.nodes or ()):
         return
+    unmatched = {job.metadata.uid for job in snapshot.jobs or () if lacking_labels(job, None, snapshot.nodes)}
     groups: dict[str, list[Pod]] = defaultdict(list)
     for pod in _unplaced(snapshot):
-        if cordoned and _found_cordoned(pod):
+        if cordoned and _found_cordoned(pod) or _job_of(pod) in unmatched:
             continue
         worst = worst_cause([pod])
         if worst is not None and not _FULL.search(worst.text):
             groups[worst.text].append(pod)
     for cause, pods in sorted(groups.items()):
-        first = min(pod.metadata.key for pod in pods)
+        first = min(pods, key=lambda pod: pod.metadata.key)
+        name, namespace = first.metadata.key.name, first.metadata.key.namespace
+        job = first.metadata.controller.name if first.metadata.controller is not None else ""
         yield warning(
             UNPLACED_PODS,
-            f"pod/{first.name} -n {first.namespace}",
+            f"pod/{name} -n {namespace}",
             f"{_capital(_pods(pods))} no node ({cause}).",
-            f"kubectl describe pod {first.name} -n {first.namespace}; kubectl get nodes",
+            f"sluice explain {namespace}/{job}; kubectl get nodes",
         )
 
 
@@ -224,8 +229,13 @@ def _stopped(local: LocalQueue | None, above: ClusterQueue | None) -> tuple[str,
 
 def _unplaced(snapshot: ClusterSnapshot) -> list[Pod]:
     """The pods of Jobs that no node can take."""
-    pods = (pod for pod in snapshot.pods or () if unschedulable(pod) is not None)
-    return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.kind == "Job"]
+    return [pod for pod in snapshot.pods or () if unschedulable(pod) is not None and _job_of(pod)]
+
+
+def _job_of(pod: Pod) -> str:
+    """The UID of the Job that controls the pod; "" if none does."""
+    owner = pod.metadata.controller
+    return owner.uid if owner is not None and owner.kind == "Job" else ""
 
 
 def _jobs(keys: Sequence[Key]) -> str:

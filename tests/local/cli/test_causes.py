@@ -120,7 +120,7 @@ async def test_pods_larger_than_each_node_name_the_largest_in_all_lists(user: Ca
         done = me.run("explain", "big", "-o", "json")
         found = json.loads(done.stdout)
         assert done.returncode == (2 if found["code"].startswith("NEVER") else 0)
-        return found["code"], row["tooLarge"], row["tooLarge"] in found["sentence"]
+        return found["code"], row["noNode"], row["noNode"] in found["sentence"]
 
     lacks = "allocatable; a pod requests 48"
     await until(lambda: lists()[0] == "NEVER/ExceedsLargestNode", "its pods found no node")

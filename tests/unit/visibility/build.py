@@ -67,7 +67,9 @@ def job(name: str = "j", *, queue: str = "q", suspend: bool = True, requests: Tr
 
 
 def workload(name: str = "j", *, conditions: Iterable[Tree] = (), **more: Any) -> Workload:
-    """The Workload of Job `name`. `more`: status, annotations, owners, created, requests, and any field of the spec."""
+    """The Workload of Job `name`. `more`: status, annotations, owners, created, requests, pod (fields of the pod spec),
+    and any field of the spec.
+    """
     meta: Tree = {
         "name": more.pop("workload", f"job-{name}-12345"),
         "namespace": more.pop("namespace", "default"),
@@ -80,7 +82,8 @@ def workload(name: str = "j", *, conditions: Iterable[Tree] = (), **more: Any) -
         meta["deletionTimestamp"] = wire(more.pop("deleted"))
     status = {"conditions": list(conditions), **more.pop("status", {})}
     container = {"name": "c", "resources": {"requests": more.pop("requests", {"cpu": "1"})}}
-    pod_set = {"name": "main", "count": more.pop("count", 1), "template": {"spec": {"containers": [container]}}}
+    template = {"spec": {"containers": [container], **more.pop("pod", {})}}
+    pod_set = {"name": "main", "count": more.pop("count", 1), "template": template}
     spec = {"queueName": "q", "podSets": [pod_set], **more}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Workload)
 

@@ -21,7 +21,7 @@ from queue_manager.visibility.deactivated_jobs import (
     warning_text,
 )
 from queue_manager.visibility.job_states import job_row
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.pod_failures import failures, newest_failure
 from queue_manager.visibility.short_messages import plain
 from queue_manager.visibility.wire_types import Pod

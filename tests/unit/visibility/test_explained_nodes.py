@@ -13,9 +13,9 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.job_from_command import CommandJob
 from queue_manager.lifecycle.unscheduled import Unscheduled
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, request_less
-from tests.unit.visibility.build import job, wire, workload
+from tests.unit.visibility.build import admitted, job, wire, workload
 from tests.unit.visibility.test_explain_record import (
     EVICTED,
     GAVE_UP,
@@ -174,3 +174,43 @@ def test_a_backoff_after_pods_without_a_node_says_so() -> None:
     status = {"requeueState": {"count": 1, "requeueAt": wire(160)}, "requeueHistory": {"attempts": [attempt]}}
     found = explained(job(), workload(conditions=[UNRESERVED, EVICTED], status=status))
     assert found.sentence.startswith("No node could take its pods in time, so it was evicted and backs off")
+
+
+SSD: dict[str, Any] = {"pod": {"nodeSelector": {"disk": "ssd"}}}
+LABEL = "a node gets it (kubectl label node NODE disk=ssd)"
+MATCH = "its nodeSelector matches a node (sluice submit --replace -f FILE)"
+
+
+@pytest.mark.parametrize(
+    ("j", "w", "sentence", "changes"),
+    [
+        (job(**SSD), workload(**SSD), "No node has the label disk=ssd of its nodeSelector.", [MATCH, LABEL]),
+        (
+            job(**STARTING, **SSD),
+            workload(conditions=admitted(), **SSD),
+            "It holds its quota, but no node has the label disk=ssd of its nodeSelector.",
+            [MATCH, LABEL],
+        ),
+        (
+            job(**SSD),
+            workload(active=False, conditions=[GAVE_UP], **SSD),
+            "It is deactivated, and no node has the label disk=ssd of its nodeSelector.",
+            [MATCH, f"{LABEL}; then it is reactivated"],
+        ),
+    ],
+)
+def test_a_node_selector_that_matches_no_node_decides_in_whatever_state(
+    j: Job, w: Workload, sentence: str, changes: list[str]
+) -> None:
+    found = explained(j, w, nodes=FIXED)
+    assert (found.code, found.sentence, found.changes) == ("NEVER/NoMatchingNode", sentence, changes)
+
+
+def test_a_job_too_large_for_quota_whose_node_selector_matches_no_node_names_both() -> None:
+    large = {"requests": {"cpu": "64"}, **SSD}
+    found = explained(job(**large), workload(**large), nodes=FIXED)
+    assert found.code == "NEVER/ExceedsMaxQuota"
+    assert "Besides, no node has the label disk=ssd of its nodeSelector." in found.sentence
+    less, more = found.changes
+    assert less.endswith(", and its nodeSelector matches a node")
+    assert more.endswith(f", and {LABEL}")

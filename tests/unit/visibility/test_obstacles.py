@@ -10,7 +10,7 @@ from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Cohort, Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import (
     NOT_INSTALLED,
     Obstacle,

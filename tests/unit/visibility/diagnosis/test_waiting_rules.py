@@ -13,8 +13,8 @@ from queue_manager.api.keys import LOCAL_NODE, PRIORITY_CLASS
 from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
-from queue_manager.visibility.largest_node import NodeFacts
-from tests.unit.visibility.build import at, cluster_queue, cond, flavor, job, local_queue, owner, wire, workload
+from queue_manager.visibility.node_fit import NodeFacts
+from tests.unit.visibility.build import admitted, at, cluster_queue, cond, flavor, job, local_queue, owner, wire, workload
 
 QUEUE = cluster_queue(namespaceSelector={})
 HUGE = {"requests": {"cpu": "64"}}
@@ -188,6 +188,23 @@ def test_a_job_of_run_that_is_too_large_is_replaced_by_run() -> None:
     problems = examine(replace(OPEN, nodes=[NodeFacts("n", {}, {"cpu": "500m"})], **objects))
     (command,) = [problem.command for problem in problems if problem.code == "TooLargePods"]
     assert command == "sluice explain default/j; sluice run --replace --name j -n default OPTIONS -- COMMAND"
+
+
+def test_jobs_whose_node_selector_matches_no_node_are_one_finding() -> None:
+    """While one of them is pending, and the pod of the other has found no node."""
+    ssd: dict[str, Any] = {"pod": {"nodeSelector": {"disk": "ssd"}}}
+    started = job("j", suspend=False, status={"active": 1, "startTime": wire(10)}, **ssd)
+    workloads = [workload("j", conditions=admitted(), **ssd), workload("k", **ssd)]
+    pods = unplaced("j-1", why="0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+    nodes = [NodeFacts("n", {LOCAL_NODE: "true"}, {"cpu": "4"})]
+    assert found(nodes=nodes, jobs=[started, job("k", **ssd)], workloads=workloads, pods=pods) == (
+        "warning",
+        "NoMatchingNode",
+        "job/j -n default",
+        "2 Jobs, such as default/j, can never start on the present nodes: "
+        "no node has the label disk=ssd of its nodeSelector.",
+        "sluice explain default/j; sluice submit --replace -f FILE",
+    )
 
 
 def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:

@@ -1,14 +1,16 @@
-"""Whether a pod of a Job is larger than every node, so that the end of other pods does not help. Pure.
+"""Whether a pod of a Job fits no node, even an empty one, so that the end of other pods does not help. Pure.
+
+It does not fit if it requests more than each node has, or if its nodeSelector requires labels that no node has.
 
     nodes                    before the scheduler has refused a pod    after it
-    of `sluice up`           never starts (`exceeds_fixed_nodes`)      never starts
+    of `sluice up`           never starts (`no_fixed_node_fits`)       never starts
     of any other cluster     nothing is concluded                      waits: a larger node may be added
 
-The nodes of `sluice up` change only when it starts, and have the label `keys.LOCAL_NODE`. To other clusters a node may
-be added at any time, for instance by an autoscaler, which acts on the scheduler's refusal.
+The nodes of `sluice up` are added only when it starts, and have the label `keys.LOCAL_NODE`. To other clusters a node
+may be added at any time, for instance by an autoscaler, which acts on the scheduler's refusal.
 
-A node counts unless the pods' node selector excludes it, also one with a taint or a cordon. So what is not reported may
-still never start. BEHAVIOUR.md#q196-pods-larger-than-each-node.
+Of the nodes that the nodeSelector does not exclude each counts, also one with a taint or a cordon, or one that the
+pod's affinity excludes. So what is not reported may still never start. BEHAVIOUR.md#q196-pods-that-fit-no-node.
 """
 
 from __future__ import annotations
@@ -43,13 +45,37 @@ def short_resources(message: str) -> list[str]:
     return sorted(set(_SHORT.findall(message)))
 
 
-def exceeds_fixed_nodes(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> str:
-    """As `exceeds_nodes`, if the nodes change only when `sluice up` starts, so that the pods never start; else ""."""
-    fixed = [node for node in nodes or () if node.labels.get(keys.LOCAL_NODE) == "true"]
-    return _first_excess(None, job, workload, fixed)
+def no_fixed_node_fits(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> str:
+    """As `no_node_fits`, if nodes are added only when `sluice up` starts, so that the pods never start; else ""."""
+    lacking = lacking_labels(job, workload, nodes)
+    if lacking:
+        plural = "s" if len(lacking) > 1 else ""
+        return f"no node has the label{plural} {' and '.join(lacking)} of its nodeSelector"
+    return _first_excess(None, job, workload, _fixed(nodes))
 
 
-def exceeds_nodes(
+def lacking_labels(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Sequence[str]:
+    """The labels of the pods' nodeSelector, as `disk=ssd`, because of which no node of `sluice up` takes them.
+
+    Those that no node has; if each is on some node, all of them. Empty if a node has all, or no such node is visible.
+    """
+    fixed = _fixed(nodes)
+    found = (_lacking(pod_spec.get("nodeSelector") or {}, fixed) for pod_spec in _pod_specs(job, workload))
+    return next(filter(None, found), ()) if fixed else ()
+
+
+def _fixed(nodes: Sequence[NodeFacts] | None) -> list[NodeFacts]:
+    return [node for node in nodes or () if node.labels.get(keys.LOCAL_NODE) == "true"]
+
+
+def _lacking(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> Sequence[str]:
+    if any(selector.items() <= node.labels.items() for node in nodes):
+        return ()
+    on_nodes = {label for node in nodes for label in node.labels.items()}
+    return [f"{name}={value}" for name, value in sorted(selector.items() - on_nodes or selector.items())]
+
+
+def no_node_fits(
     message: str,
     job: Job | None,
     workload: Workload | None,
@@ -57,25 +83,27 @@ def exceeds_nodes(
     *,
     awaits_node: bool = True,
 ) -> str:
-    """`the largest node, n, has 8 cpu allocatable; a pod requests 16`, if no node is large enough for a pod, else "".
+    """`the largest node, n, has 8 cpu allocatable; a pod requests 16`, if a pod fits no node, else "".
 
     `message`: of the scheduler about the pods, or its record; "" before it has refused one: then only fixed nodes
     decide, and only if `awaits_node`: no pod of the Job runs. `nodes`: None if they are not visible.
     """
     short = short_resources(message)
     after = _first_excess(short, job, workload, nodes) if short else ""
-    return after or (exceeds_fixed_nodes(job, workload, nodes) if awaits_node else "")
+    return after or (no_fixed_node_fits(job, workload, nodes) if awaits_node else "")
 
 
 def _first_excess(
     short: Sequence[str] | None, job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None
 ) -> str:
-    if not nodes:
-        return ""
+    found = (_exceeds(pod_spec, short, nodes or ()) for pod_spec in _pod_specs(job, workload))
+    return next(filter(None, found), "")
+
+
+def _pod_specs(job: Job | None, workload: Workload | None) -> list[Json]:
     pod_sets = workload.spec.pod_sets if workload is not None else ()
     templates = [pod_set.template for pod_set in pod_sets] or ([job.spec.template] if job is not None else [])
-    found = (_exceeds(template.get("spec") or {}, short, nodes) for template in templates)
-    return next(filter(None, found), "")
+    return [template.get("spec") or {} for template in templates]
 
 
 def _exceeds(pod_spec: Json, short: Sequence[str] | None, nodes: Sequence[NodeFacts]) -> str:

@@ -1,4 +1,6 @@
-"""That all commands and the client judge a Job alike whose pods are larger than each node, within its quota."""
+"""That all commands and the client judge a Job alike whose pods fit no node, by their size or nodeSelector, within its
+quota.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,9 @@ def agree(me: User, suffix: str) -> None:
         waited = me.run("wait", each, "-o", "json", "--timeout", "60s")
         (outcome,) = json.loads(waited.stdout)
         assert (waited.returncode, outcome["result"], LACKS in outcome["reason"]) == (2, "never", True)
-        assert me.json("show", each)["tooLarge"].endswith(LACKS)
+        assert me.json("show", each)["noNode"].endswith(LACKS)
         assert LACKS in " ".join(me.says("show", each).split())
-    rows = {row["name"]: row["tooLarge"].endswith(LACKS) for row in me.json("ps") if row["name"] != "filler"}
+    rows = {row["name"]: row["noNode"].endswith(LACKS) for row in me.json("ps") if row["name"] != "filler"}
     assert rows == dict.fromkeys(rows, True)
     assert {"big", name} <= rows.keys()
     problems = json.loads(me.run("doctor", "-o", "json").stdout)["problems"]
@@ -122,4 +124,32 @@ async def test_a_pod_larger_than_each_node_waits_if_nodes_may_be_added(user: Cal
     await until(lambda: explained(me, "big")[1] == "WAIT/Unschedulable", "its pod found no node")
     code, _, sentence = explained(me, "big")
     assert (code, sentence.endswith(f"{LACKS}; it starts if a larger node is added.")) == (0, True)
-    assert me.json("show", "big")["tooLarge"].endswith(LACKS)
+    assert me.json("show", "big")["noNode"].endswith(LACKS)
+
+
+@EMBEDDED
+async def test_all_commands_agree_on_a_node_selector_that_matches_no_node(user: Callable[..., User]) -> None:
+    """While another Job holds the quota. It starts once a node has the label."""
+    me = user()
+    await quota_of(me, "1")
+    me.submit("filler", cpu="1")
+    await me.until_state("filler", "Running")
+    picky = JOB.format(name="picky", command="[sleep, '600']", spec="backoffLimit: 6", cpu="1")
+    picky = picky.replace("    spec:\n", "    spec:\n      nodeSelector: {disk: ssd}\n", 1)
+    lacks = "no node has the label disk=ssd of its nodeSelector"
+    submitted = me.run("submit", "-f", "-", stdin=picky)
+    assert (submitted.returncode, f"can never start: {lacks}" in " ".join(submitted.stdout.split())) == (2, True)
+    await me.until_state("picky", "Pending")
+    code, reason, sentence = explained(me, "picky")
+    assert (code, reason, sentence) == (2, "NEVER/NoMatchingNode", f"N{lacks[1:]}.")
+    assert {row["name"]: row["noNode"] for row in me.json("ps")} == {"filler": "", "picky": lacks}
+    assert f"can never start: {lacks}" in " ".join(me.says("show", "picky").split())
+    assert me.run("wait", "picky", "--timeout", "60s").returncode == 2
+    problems = json.loads(me.run("doctor", "-o", "json").stdout)["problems"]
+    assert [one["code"] for one in problems if lacks in one["sentence"]] == ["NoMatchingNode"]
+    async with me.up.client() as client:
+        for node in await client.list(NODES):
+            await client.patch(NODES, "", node["metadata"]["name"], {"metadata": {"labels": {"disk": "ssd"}}})
+    assert explained(me, "picky")[1] == "WAIT/WaitingForQuota"
+    me.says("cancel", "filler")
+    await me.until_state("picky", "Running")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Final
 
 # How much of a log is read to find the line (query of the API's `log`): a stack trace may follow it.
@@ -50,14 +51,21 @@ def error_line(text: str | bytes) -> str:
 
     Python writes the traceback of the exception that ends it before it flushes standard output, which is buffered in
     a container. So the last line of the log is some earlier output then. The reports of Java, Node.js, Go, Rust and R
-    end with stack frames or notes.
+    end with stack frames or notes. An exception whose first line ends with a colon says what is wrong in the next one.
     """
     plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
     if error := _reported(plain.rstrip().splitlines()):
         return error
     _, found, after = plain.rpartition(TRACEBACK)
-    exception = next((line for line in after.splitlines() if line[:1].strip()), "") if found else ""
-    return exception.strip() or last_line(plain)
+    return (_exception(after.splitlines()) if found else "") or last_line(plain)
+
+
+def _exception(after: list[str]) -> str:
+    """The exception below the frames of a Python traceback, of which these lines are the rest; "" if it is cut off."""
+    message = dropwhile(lambda line: not line[:1].strip(), after)
+    first = next(message, "").strip()
+    second = next((line.strip() for line in message if line.strip()), "") if first.endswith(":") else ""
+    return f"{first} {second}".strip()
 
 
 def _reported(lines: list[str]) -> str:

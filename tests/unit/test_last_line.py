@@ -35,6 +35,9 @@ FileNotFoundError: data/x.csv
         (TRACEBACK + "epoch 1 of 3\n", "FileNotFoundError: data/x.csv"),
         (TRACEBACK + "\n" + TRACEBACK.replace("FileNot", "Key") + "epoch 1\n", "KeyFoundError: data/x.csv"),
         (TRACEBACK.partition("File")[0] + "cut\n", "cut"),
+        (TRACEBACK + "ignored\n", "FileNotFoundError: data/x.csv"),
+        (TRACEBACK.replace("data/x.csv", "\n\n  no data/x.csv\n  no data/y.csv"), "FileNotFoundError: no data/x.csv"),
+        (TRACEBACK.replace(" data/x.csv", ""), "FileNotFoundError:"),
         (b"Traceback (most recent call last):\n", "Traceback (most recent call last):"),
     ],
 )

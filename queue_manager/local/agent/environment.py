@@ -14,6 +14,9 @@ from job_controller.json_tree import Json
 from job_controller.quantities import exact
 from queue_manager.local.agent.escaped_processes import MARK, PLACE
 
+# What images set as a rule. PYTHONUNBUFFERED, as in most images for Python: a program that prints is seen to print at
+# once, and its log has the lines in the order in which it wrote them, the error that ends it last.
+_OF_IMAGE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # An unclosed `$(` consumes the rest of the text, which keeps matching linear in the length of the text.
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)(\)|\Z)")
@@ -102,7 +105,7 @@ def environment(pod: Json, own: Mapping[str, str], home: str) -> dict[str, str]:
     `home` is its working directory, <directory of the pod>/<container>/work.
     """
     metadata = pod["metadata"]
-    variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
+    variables = {"PATH": PATH, "HOME": home, **_OF_IMAGE}
     variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
     return {**variables, **own, MARK: metadata["uid"], PLACE: os.path.dirname(os.path.dirname(home))}
 

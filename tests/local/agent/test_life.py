@@ -66,11 +66,23 @@ async def test_a_failed_container_leaves_the_end_of_its_log_as_message(world: Wo
         assert terminated(pod)["message"] == message
 
 
-async def test_the_message_is_the_exception_though_python_flushes_output_after_it(world: World) -> None:
+@pytest.mark.parametrize(
+    ("program", "unbuffered", "message"),
+    [
+        ('print("epoch 1"); open("x.csv")', "", "FileNotFoundError: [Errno 2] No such file or directory: 'x.csv'"),
+        ('import sys; print("epoch 1"); sys.exit("cannot open x.csv")', None, "cannot open x.csv"),
+        ('import sys; print("epoch 1"); sys.exit("cannot open x.csv")', "", "epoch 1"),
+    ],
+)
+async def test_the_message_of_a_python_program_is_its_error(
+    world: World, program: str, unbuffered: str | None, message: str
+) -> None:
+    """Python writes its output after the error if it is told to buffer it; then only a traceback is found before it."""
+    env = [] if unbuffered is None else [{"name": "PYTHONUNBUFFERED", "value": unbuffered}]
     async with world.running():
-        await world.create(f'{sys.executable} -c \'print("epoch 1"); open("data/x.csv")\'')
+        await world.create(container={"command": [sys.executable, "-c", program], "env": env})
         pod = await world.over()
-        assert terminated(pod)["message"] == "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'"
+        assert terminated(pod)["message"] == message
 
 
 async def test_a_container_that_succeeds_leaves_no_message(world: World) -> None:
@@ -112,7 +124,7 @@ async def test_the_environment_has_only_variables_of_the_pod(world: World) -> No
     assert seen.pop("PWD") == home  # set by the shell that starts it
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {
-        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "end": "kept", "files": "kept", "A": "1",
+        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "end": "kept", "files": "kept", "A": "1",
         "B": "12 $(A) $(MISSING)",
         "NAME": "pod", "NODE": "node-1", "IP": "127.0.0.1", "CPU": "1500",
     }  # fmt: skip

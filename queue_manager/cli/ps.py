@@ -37,8 +37,8 @@ from queue_manager.visibility.job_states import (
     job_rows,
     workloads_by_job,
 )
-from queue_manager.visibility.node_fit import no_node_fits, short_resources
 from queue_manager.visibility.manager_presence import notice
+from queue_manager.visibility.node_fit import no_node_fits, short_resources
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.running_or_starting import is_between_tries
 from queue_manager.visibility.short_messages import cause_first, never_starts, plain

@@ -30,9 +30,9 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.effects_of_changes import KnownNames, queue_obstacle
 from queue_manager.visibility.job_states import JobState, is_judged
-from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.never_fits import group_obstacles, without_quota
 from queue_manager.visibility.node_advice import fixed_node_obstacle
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.similar_names import did_you_mean
 from queue_manager.visibility.unlisted_queues import is_unlisted
 

@@ -12,8 +12,8 @@ from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQ
 from queue_manager.configuration import KueueConfig
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.diagnosis.image_pulls import ImagePull
-from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts
+from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.wire_types import Event
 
 

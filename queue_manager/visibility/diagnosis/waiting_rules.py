@@ -165,7 +165,7 @@ def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     unmatched = {job.metadata.uid for job in snapshot.jobs or () if lacking_labels(job, None, snapshot.nodes)}
     groups: dict[str, list[Pod]] = defaultdict(list)
     for pod in _unplaced(snapshot):
-        if cordoned and _found_cordoned(pod) or _job_of(pod) in unmatched:
+        if (cordoned and _found_cordoned(pod)) or _job_of(pod) in unmatched:
             continue
         worst = worst_cause([pod])
         if worst is not None and not _FULL.search(worst.text):

@@ -124,7 +124,8 @@ async def test_the_environment_has_only_variables_of_the_pod(world: World) -> No
     assert seen.pop("PWD") == home  # set by the shell that starts it
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {
-        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "end": "kept", "files": "kept", "A": "1",
+        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
+        "end": "kept", "files": "kept", "A": "1",
         "B": "12 $(A) $(MISSING)",
         "NAME": "pod", "NODE": "node-1", "IP": "127.0.0.1", "CPU": "1500",
     }  # fmt: skip

@@ -13,8 +13,8 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.job_from_command import CommandJob
 from queue_manager.lifecycle.unscheduled import Unscheduled
-from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, request_less
+from queue_manager.visibility.node_fit import NodeFacts
 from tests.unit.visibility.build import admitted, job, wire, workload
 from tests.unit.visibility.test_explain_record import (
     EVICTED,

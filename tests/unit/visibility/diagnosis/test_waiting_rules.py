@@ -14,7 +14,18 @@ from queue_manager.visibility.diagnosis.examination import examine, needs_confir
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.node_fit import NodeFacts
-from tests.unit.visibility.build import admitted, at, cluster_queue, cond, flavor, job, local_queue, owner, wire, workload
+from tests.unit.visibility.build import (
+    admitted,
+    at,
+    cluster_queue,
+    cond,
+    flavor,
+    job,
+    local_queue,
+    owner,
+    wire,
+    workload,
+)
 
 QUEUE = cluster_queue(namespaceSelector={})
 HUGE = {"requests": {"cpu": "64"}}

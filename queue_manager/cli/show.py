@@ -45,7 +45,7 @@ from queue_manager.visibility.index_map import MEANING, IndexMap
 from queue_manager.visibility.job_causes import cause_of
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import local_queue_of, obstacle
+from queue_manager.visibility.obstacles import local_queue_of, obstacles
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
@@ -100,7 +100,7 @@ async def _view(args: argparse.Namespace) -> JobView:
             view = await read_cluster(seen.client, seen.namespaces)
             outlook = await read_explanation(client, target, view, queues, config, default_ns, now)
     # The scheduler's result for one Workload of a shape is valid for all.
-    found = obstacle(target.job, refused or target.workload, replace(queues, nodes=nodes), default_ns)
+    found = [*obstacles(target.job, refused or target.workload, replace(queues, nodes=nodes), default_ns)]
     context = PredictionContext(found, default_ns=default_ns, outlook=outlook)
     if config is not None:
         context = replace(context, settings=settings_of(config), options=config.job_controller.options())

@@ -69,7 +69,7 @@ def fixed_node_obstacle(
             lacks=lacks,
             clause=lacks,
             job_change=f"{matches} ({again})",
-            node_change=f"a node gets {'them' if len(labels) > 1 else 'it'} ({command})",
+            node_change=f"a node gets the label{'s' if len(labels) > 1 else ''} ({command})",
             beside_less=matches,
             to_author="change the nodeSelector",
             to_admin=f"label a node ({command})",

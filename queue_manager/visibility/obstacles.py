@@ -129,9 +129,14 @@ def obstacles(
     yield from (found for found in ordered if found is not None)
 
 
-def further_texts(found: Sequence[Obstacle]) -> list[str]:
+def further(found: Sequence[Obstacle]) -> list[Obstacle]:
     """Return what prevents a Job that can never start beside the first obstacle; none of a Job that may start."""
-    return [each.text for each in found[1:] if each.certain] if found and found[0].never else []
+    return [each for each in found[1:] if each.certain] if found and found[0].never else []
+
+
+def further_texts(found: Sequence[Obstacle]) -> list[str]:
+    """Return the texts of `further`."""
+    return [each.text for each in further(found)]
 
 
 def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:

@@ -28,7 +28,7 @@ from queue_manager.visibility.eviction_before_replacement import is_evicted_befo
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.index_map import IndexMap
 from queue_manager.visibility.job_states import JobState, awaits_requeue, is_overdue
-from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.obstacles import Obstacle, further
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preempted_for
@@ -46,12 +46,13 @@ MAX_DEADLINE_SECONDS = 100 * 365 * 86_400  # caps deadlines that a datetime cann
 
 @dataclass(frozen=True, slots=True)
 class PredictionContext:
-    """The surroundings of the Job. `settings`: None if the configuration is unknown.
+    """The surroundings of the Job. `obstacles`: all that prevents it from starting. `settings`: None if the
+    configuration is unknown.
 
     `default_ns`: the default namespace of commands. `outlook`: of a pending Job, why it does not run; None if unknown.
     """
 
-    obstacle: Obstacle | None = None
+    obstacles: Sequence[Obstacle] = ()
     settings: WorkloadSettings | None = None
     options: JobControllerOptions = field(default_factory=JobControllerOptions)
     default_ns: str = "default"
@@ -240,10 +241,9 @@ def _preempted(workload: Workload) -> list[Prediction]:
 
 
 def _obstacles(context: PredictionContext) -> list[Prediction]:
-    found = context.obstacle
-    if found is None:
-        return []
-    return [_untimed(f"{found.text}; {found.remedy}" if found.remedy else found.text)]
+    found = context.obstacles
+    texts = [f"{each.text}; {each.remedy}" if each.remedy else each.text for each in (*found[:1], *further(found))]
+    return [_untimed(text if i == 0 else f"also {text}") for i, text in enumerate(texts)]
 
 
 _PENDING = {

@@ -198,7 +198,7 @@ def job_view(
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,
-        obstacle=why_queue_admits_nothing(workload, context.obstacle, state, reason),
+        obstacle=why_queue_admits_nothing(workload, next(iter(context.obstacles), None), state, reason),
         position=context.outlook.position if context.outlook is not None else None,
         waiting_seconds=waited,
         running_seconds=last_run_seconds(shown, now),

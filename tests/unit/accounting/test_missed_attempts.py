@@ -93,7 +93,7 @@ def test_attempts_and_run_time_are_those_of_the_workload_after_any_loss(
         else:
             story.pass_time(move[1])
             story.move(move[0])
-        view = job_view(story.job, story.life.workload, [], [], PredictionContext(None), story.now)
+        view = job_view(story.job, story.life.workload, [], [], PredictionContext(), story.now)
         row = job_row(story.job, story.life.workload, story.now)
         if view.retries.total_attempts >= MAX_ATTEMPTS:
             return  # attempts before the last ten are known by their number only

@@ -177,7 +177,7 @@ def test_a_backoff_after_pods_without_a_node_says_so() -> None:
 
 
 SSD: dict[str, Any] = {"pod": {"nodeSelector": {"disk": "ssd"}}}
-LABEL = "a node gets it (kubectl label node NODE disk=ssd)"
+LABEL = "a node gets the label (kubectl label node NODE disk=ssd)"
 MATCH = "its nodeSelector matches a node (sluice submit --replace -f FILE)"
 
 

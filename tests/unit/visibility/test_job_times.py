@@ -71,7 +71,7 @@ def test_ps_show_and_history_agree_how_long_a_job_waited_and_ran(moves: list[tup
         story.pass_time(seconds)
         made.append((seconds, story.move(choice)))
         row = job_row(story.job, story.life.workload, story.now)
-        view = job_view(story.job, story.life.workload, [], [], PredictionContext(None), story.now)
+        view = job_view(story.job, story.life.workload, [], [], PredictionContext(), story.now)
         entry = summary(RECORD, story.steps.values(), (), story.now)
         assert (row.waited_seconds, row.ran_seconds) == (entry.waited_seconds, entry.ran_seconds), made
         assert (view.waited_seconds, view.ran_seconds) == (entry.waited_seconds, entry.ran_seconds)

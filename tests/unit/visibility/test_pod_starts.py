@@ -101,7 +101,7 @@ def test_tables_show_no_run_of_a_job_whose_pods_never_started() -> None:
     assert (row.waited_seconds, row.ran_seconds, ps.time(row)) == (10, 90, "1m40s wait")
     (ran,) = [column for column in columns_of("wide", ps.COLUMNS) if column.heading == "RAN"]
     assert ran.cell(row) == "-"
-    view = job_view(its, of, pods, [], PredictionContext(None), at(100))
+    view = job_view(its, of, pods, [], PredictionContext(), at(100))
     assert _times(view) == "waited 10s, held quota 1m30s, and no container has started"
     runs = job_row(its, of, at(100), None, [pod(phase="Running")])
     assert (ps.time(runs), ran.cell(runs)) == ("1m30s run", "1m30s")

@@ -64,6 +64,7 @@ AGAIN = "keeps its place in the queue, by priority and creation time, and is tri
 MADE_ROOM: Tree = {
     "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for priority 100 of ClusterQueue team-b"}]}
 }
+TOO_MUCH = Obstacle("can never start: asks 64 cpu, queue limit 4", "request less", never=True)
 STOPS = "its pods are deleted, then its quota is released"
 
 CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tuple[float | None, str]]]] = [
@@ -131,14 +132,30 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         "what never starts, with the way out",
         job(),
         waits("ExceedsMaxQuota"),
-        PredictionContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "request less", never=True)),
+        PredictionContext([TOO_MUCH]),
         [(None, "can never start: asks 64 cpu, queue limit 4; request less")],
+    ),
+    (
+        "what never starts for three reasons, of which one is uncertain",
+        job(),
+        waits("ExceedsMaxQuota"),
+        PredictionContext(
+            [
+                TOO_MUCH,
+                Obstacle("cannot start: ClusterQueue cq has no quota for gpu, unless", certain=False),
+                Obstacle("can never start: no node has the label disk=ssd", "label a node", never=True),
+            ]
+        ),
+        [
+            (None, "can never start: asks 64 cpu, queue limit 4; request less"),
+            (None, "also can never start: no node has the label disk=ssd; label a node"),
+        ],
     ),
     (
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        PredictionContext(Obstacle("waits: LocalQueue q is held")),
+        PredictionContext([Obstacle("waits: LocalQueue q is held")]),
         [(90, "the Job is requeued in q (retry 1)"), (None, "waits: LocalQueue q is held")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
@@ -393,10 +410,11 @@ def test_a_victim_names_who_needed_its_quota_and_no_error_of_its_pods() -> None:
 )
 def test_a_job_that_its_queue_keeps_has_the_words_of_ps(reason: str, found: Obstacle | None, says: str) -> None:
     its = workload(conditions=[cond("QuotaReserved", "False", reason)])
-    assert view(job(), its, context=PredictionContext(found)).obstacle == says
+    context = PredictionContext([found] if found is not None else [])
+    assert view(job(), its, context=context).obstacle == says
     without = "" if found is None or not found.certain else found.text
-    assert view(job(), None, context=PredictionContext(found)).obstacle == without
-    assert view(RUNS, starts(), context=PredictionContext(found)).obstacle == ""
+    assert view(job(), None, context=context).obstacle == without
+    assert view(RUNS, starts(), context=context).obstacle == ""
 
 
 def outlook(**more: Any) -> Explanation:

@@ -106,13 +106,25 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             raise SystemExit(EXIT_NEVER)
         found, unknown = whole.parse_known_args(given)
         if unknown:  # parse_args would print the usage of `sluice`, which does not have the options of the command
-            commands_of(whole)[found.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+            command = commands_of(whole)[found.command]
+            command.error(f"unrecognized arguments: {' '.join(unknown)}{_instead(unknown, command)}")
         return found
     except SystemExit as ended:
         sys.stdout.flush()
         if ended.code == EXIT_NEVER and given and given[0] in CREATING:
             raise SystemExit(EXIT_REFUSED) from None
         raise
+
+
+def _instead(unknown: Sequence[str], command: argparse.ArgumentParser) -> str:
+    """Return which options of the command may have been meant, after a semicolon; "" if none is similar."""
+    from queue_manager.visibility.similar_names import did_you_mean
+
+    options = [option for action in command._actions for option in action.option_strings]
+    if "--wait" in options and unknown[0].startswith("--timeout"):
+        return "; the time is that of --wait: --wait 5m"
+    near = did_you_mean(unknown[0].partition("=")[0], options, most=1) if unknown[0].startswith("--") else ""
+    return f"; {near}" if near else ""
 
 
 if __name__ == "__main__":

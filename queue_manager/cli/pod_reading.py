@@ -56,7 +56,6 @@ def _is_troubled(job: Job) -> bool:
     end, status = conditions.finished(job.status), job.status
     if end is not None:
         return end.type == FAILED
-    # the failed pods of a suspended Job may be the cause of its last attempt
-    return (failed_pods(status) > 0 and not status.active) or (
-        not job.spec.suspend and status.active > (status.ready or 0)
-    )
+    if not job.spec.suspend and (status.failed_indexes or status.active > (status.ready or 0)):
+        return True
+    return failed_pods(status) > 0 and not status.active  # of a suspended Job perhaps the cause of its last attempt

@@ -23,6 +23,7 @@ from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.job_deletion import announce
 from queue_manager.cli.login_name import name_user, submitter
+from queue_manager.cli.refused_pod_reading import read_refusals
 from queue_manager.client import job_logs
 from queue_manager.client.error_translation import translated_errors
 from queue_manager.client.errors import (
@@ -35,7 +36,18 @@ from queue_manager.client.errors import (
     Timeout,
 )
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
-from queue_manager.client.job_update import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
+from queue_manager.client.job_update import (
+    ENDED,
+    LOST,
+    JobUpdate,
+    Seen,
+    differs,
+    follow,
+    lacks_cause,
+    may_have_cause,
+    see,
+    with_refusal,
+)
 from queue_manager.client.never_starts import ObstacleChecks
 from queue_manager.client.official_transport import blocking
 from queue_manager.durations import Duration, argument_seconds
@@ -128,13 +140,12 @@ class Client:
         queue later.
         """
         tree = self._manifest(job)
-        meta = tree["metadata"] = tree.get("metadata") or {}
+        meta = _mapping(tree, "metadata")
         home = _agreed("namespace", meta.get("namespace"), namespace) or self.namespace
         if queue is not None:
-            labels = meta["labels"] = meta.get("labels") or {}
+            labels = _mapping(meta, "labels")
             labels[QUEUE_NAME] = _agreed("queue", labels.get(QUEUE_NAME), queue)
-            spec = tree["spec"] = tree.get("spec") or {}
-            spec["suspend"] = True  # the queue starts it
+            _mapping(tree, "spec")["suspend"] = True  # the queue starts it
         name_user(meta, self.user)
         with self._translated():
             key = blocking(self.api_client, lambda client: create_job(client, home, tree))
@@ -207,9 +218,10 @@ class Client:
     ) -> Iterator[str]:
         """Yield the lines of the log that `logs` returns, as they are written, until the container ends.
 
-        A line has no line break at its end. Raises NoLogs, JobNotFound, JobDeleted, and Timeout if the container has
-        not ended after `timeout`, which the wait for its start is part of; the Job continues then. After
-        ClusterUnreachable, which is raised as soon as the connection breaks, `logs` has the whole log.
+        A line has no line break at its end. Raises NoLogs, also for a Job that is deactivated before a container has
+        started; JobNotFound, JobDeleted, and Timeout if the container has not ended after `timeout`, which the wait for
+        its start is part of; the Job continues then. After ClusterUnreachable, which is raised as soon as the
+        connection breaks, `logs` has the whole log.
         """
         return self._follow_logs(job, index, container, _limit(timeout))
 
@@ -217,7 +229,7 @@ class Client:
         deadline = math.inf if seconds is None else time.monotonic() + seconds
         with self._translated():
             for seen in self._follow(job, seconds):
-                wait = seen.update.state not in ENDED
+                wait = seen.update.state not in (*ENDED, *LOST)
                 source = job_logs.source(self.api_client, seen.job, index, container, _state(seen), wait=wait)
                 if source is None:
                     continue
@@ -319,7 +331,11 @@ class Client:
         if job.metadata.uid != uid:
             raise JobDeleted(f"Job {key} was deleted; another one has its name now")
         pods = self._pods(job) if may_have_cause(job) else []
-        return see(official, job, workloads, pods, now)
+        seen = see(official, job, workloads, pods, now)
+        if not lacks_cause(seen):
+            return seen
+        events = blocking(self.api_client, lambda client: read_refusals(client, key.namespace))
+        return with_refusal(seen, events)
 
     def _pods(self, job: Job) -> list[Pod]:
         return blocking(self.api_client, lambda client: read_visible_pods(client, job))
@@ -397,6 +413,16 @@ class Client:
         if meta is None or not meta.name:
             raise ValueError("the Job has no name: pass what submit returned")
         return Key(meta.namespace or self.namespace, meta.name), meta.uid or ""
+
+
+def _mapping(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    """A field of a manifest that is a mapping; an empty one is set if it is missing. Raises TypeError."""
+    found = parent.get(name)
+    if not isinstance(found, dict | None):
+        raise TypeError(f"{name} of a Job is a mapping, not {type(found).__name__}")
+    filled: dict[str, Any] = found or {}
+    parent[name] = filled
+    return filled
 
 
 def _limit(timeout: Duration | None) -> float | None:

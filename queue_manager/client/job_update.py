@@ -13,9 +13,17 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.visibility.followed_states import ShownState, continued
 from queue_manager.visibility.job_causes import job_cause
-from queue_manager.visibility.job_states import JobState, explain_state, job_state, workloads_by_job
+from queue_manager.visibility.job_states import (
+    MAY_LACK_PODS,
+    JobState,
+    explain_state,
+    job_state,
+    lost_quota_for,
+    workloads_by_job,
+)
+from queue_manager.visibility.refused_pods import newest_refusal, refusal_text
 from queue_manager.visibility.short_messages import plain
-from queue_manager.visibility.wire_types import Pod
+from queue_manager.visibility.wire_types import Event, Pod
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Job
@@ -24,7 +32,7 @@ ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 LOST = (JobState.REFUSED, JobState.DEACTIVATED)  # only a person can let it start again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobUpdate:
     """A Job at one time. `state` is that of `sluice ps`; `reason` and `message` explain it.
 
@@ -37,6 +45,13 @@ class JobUpdate:
     reason: str = ""
     message: str = ""
     cause: str = ""
+
+    def __repr__(self) -> str:
+        """One line, without all fields of the Job: `<JobUpdate default/train Pending: needs 1 more cpu>`."""
+        meta = self.job.metadata
+        name = f"{meta.namespace}/{meta.name} " if meta is not None else ""
+        why = f": {self.why}" if self.why else ""
+        return f"<JobUpdate {name}{self.state}{why}>"
 
     @property
     def why(self) -> str:
@@ -59,6 +74,18 @@ def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence
     reason, message = explain_state(job, workload, state, now)
     cause = "" if state == JobState.DELETING else job_cause(job, workload, pods)
     return Seen(JobUpdate(official, state, reason, message, cause), job, workload)
+
+
+def lacks_cause(seen: Seen) -> bool:
+    """Whether the API server may refuse the pods of the Job: it has none, and nothing else says why."""
+    has_none = seen.update.state in MAY_LACK_PODS and not seen.job.status.active
+    return has_none and not seen.update.cause and not lost_quota_for(seen.workload, seen.update.state)
+
+
+def with_refusal(seen: Seen, events: Sequence[Event]) -> Seen:
+    """Return the update of a Job that `lacks_cause` with what the API server says of its pods, by these Events."""
+    event = newest_refusal(seen.job, events)
+    return seen if event is None else seen._replace(update=replace(seen.update, cause=refusal_text(event)))
 
 
 def follow(last: Seen | None, now: Seen) -> Seen:

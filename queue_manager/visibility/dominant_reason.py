@@ -48,7 +48,7 @@ from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle, released, with_near_flavor
 from queue_manager.visibility.explained_case import Case
 from queue_manager.visibility.further_obstacles import with_further_obstacles
-from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.job_causes import failed_indexes, recorded_cause
 from queue_manager.visibility.job_states import (
     JobState,
     awaits_requeue,
@@ -118,6 +118,8 @@ def _without_waiting(case: Case) -> Finding | None:
     sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
     if sentence is None:
         return None
+    if case.state == JobState.RUNNING and case.job is not None and (failed := failed_indexes(case.job)):
+        sentence = f"{sentence}, although {failed} for good"
     _, message = explain_state(case.job, case.workload, case.state, case.now)
     return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=message)
 
@@ -343,6 +345,10 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
     text = queue_obstacle(workload.local_queue, local, above, default_ns, names)
     own = [queue_argument(local, default_ns)] if stops(local.spec.stop_policy) else []
     stopped = [*own, f"cq/{above.metadata.name}"] if stops(above.spec.stop_policy) else own
+    if not stopped and above.metadata.deletion_timestamp is not None:
+        elsewhere = f"its label {keys.QUEUE_NAME} names a LocalQueue of another ClusterQueue"
+        again = f"an admin creates ClusterQueue {above.metadata.name} again after its deletion"
+        return Finding(reasons.MISCONFIGURED, sentence_of(text), (elsewhere, again), "sluice queues")
     if not stopped:
         if found is not None:
             text = f"ClusterQueue {above.metadata.name}: {with_near_flavor(found.inactive, above, names)}"

@@ -103,6 +103,8 @@ def queue_obstacle(
     if above:
         return above
     active = next((c for c in cluster_queue.status.conditions if c.type == condition_types.ACTIVE), None)
+    if cluster_queue.metadata.deletion_timestamp is not None:
+        return f"ClusterQueue {cluster_queue.metadata.name} is being deleted"
     if active is not None and active.status == "False" and active.reason != reasons.STOPPED:  # else it was released
         return f"ClusterQueue {cluster_queue.metadata.name}: {with_near_flavor(active.message, cluster_queue, names)}"
     return ""

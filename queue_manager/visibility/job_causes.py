@@ -13,11 +13,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from job_controller import conditions, model
+from job_controller.completion_indexes import stored_failed
 from job_controller.condition_types import FAILED
 from job_controller.model import Job
+from job_controller.pod_facts import completion_index
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.pod_causes import CauseRank, cause_of_failure, one_line, worst_cause
+from queue_manager.lifecycle.pod_causes import CauseRank, PodCause, cause_of_failure, one_line, worst_cause
 from queue_manager.visibility.attempt_counts import budget_attempts
 
 FAILED_PROBE, PENDING_PROBE = " probe failed", " probe has not succeeded yet"
@@ -35,8 +37,27 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
         return (_kept_cause(job, workload) if end.type == FAILED else "") or cause_of_failure(job.status, pods)
     if job.spec.suspend or (workload is not None and _is_over(workload)):
         return recorded_cause(workload)
+    if failed := failed_indexes(job):
+        return one_line(": ".join(part for part in (failed, _cause_of_indexes(job, pods)) if part))
     all_ready = (job.status.ready or 0) >= job.status.active > 0
     return "" if all_ready else _live_cause(pods, _admitted_at(workload))
+
+
+def failed_indexes(job: Job) -> str:
+    """`index 1 failed` or `2 indexes failed`: those that have failed for good, so that the Job does not succeed unless
+    its successPolicy is met; "" if none has.
+    """
+    failed = stored_failed(job)
+    if not failed:
+        return ""
+    return f"index {failed.text} failed" if len(failed) == 1 else f"{len(failed)} indexes failed"
+
+
+def _cause_of_indexes(job: Job, pods: Iterable[model.Pod]) -> str:
+    """The worst cause among the pods of the indexes that have failed for good; "" if they are gone."""
+    failed = stored_failed(job)
+    worst = worst_cause(pod for pod in pods if pod.status.has_failed and completion_index(pod) in failed)
+    return worst.text if worst is not None else ""
 
 
 def _kept_cause(job: Job, workload: Workload | None) -> str:
@@ -64,10 +85,12 @@ def _is_over(workload: Workload) -> bool:
 
 def _live_cause(pods: Iterable[model.Pod], since: datetime | None) -> str:
     worst = worst_cause(pods, since)
-    if worst is None:
-        return ""
-    # Its deadline has not passed, so the probe may still succeed.
-    return worst.text.replace(FAILED_PROBE, PENDING_PROBE, 1) if worst.rank == CauseRank.UNREADY else worst.text
+    return live_text(worst) if worst is not None else ""
+
+
+def live_text(cause: PodCause) -> str:
+    """The text of a cause before the deadline of its pod: a probe may still succeed."""
+    return cause.text.replace(FAILED_PROBE, PENDING_PROBE, 1) if cause.rank == CauseRank.UNREADY else cause.text
 
 
 def _admitted_at(workload: Workload | None) -> datetime | None:

@@ -17,7 +17,8 @@ from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
 from job_controller.switched_off_features import effective
-from queue_manager.lifecycle.pod_causes import START_ERRORS, no_program
+from queue_manager.lifecycle.pod_causes import START_ERRORS, CauseRank, cause_of, no_program
+from queue_manager.visibility.job_causes import live_text
 from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
 
 RESTARTED = "Restarted"
@@ -109,7 +110,10 @@ def _unscheduled(pod: Pod) -> Condition | None:
 
 
 def trouble(pod: Pod) -> tuple[str, str]:
-    """Return (reason, message) of the pod's current or final problem; both are "" if it has none."""
+    """Return (reason, message) of the pod's current or final problem; both are "" if it has none.
+
+    Of a pod that is not ready the message is that of its probe, without a reason.
+    """
     unscheduled = _unscheduled(pod)
     if unscheduled is not None and not pod.spec.node_name:
         return unscheduled.reason, unscheduled.message
@@ -121,7 +125,10 @@ def trouble(pod: Pod) -> tuple[str, str]:
     ended, before = _bad_end(pod), _bad_end_before(pod)
     if ended is None and before is not None:
         return RESTARTED, ": ".join(part for part in (f"after {before.reason}", before.message) if part)
-    return (ended.reason, ended.message) if ended is not None else ("", "")
+    if ended is not None:
+        return ended.reason, ended.message
+    found = cause_of(pod)
+    return "", live_text(found) if found is not None and found.rank == CauseRank.UNREADY else ""
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:

@@ -27,6 +27,7 @@ from queue_manager.visibility.deactivated_jobs import job_argument
 from queue_manager.visibility.eviction_before_replacement import is_evicted_before
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.index_map import IndexMap
+from queue_manager.visibility.job_causes import failed_indexes
 from queue_manager.visibility.job_states import JobState, awaits_requeue, is_overdue
 from queue_manager.visibility.obstacles import Obstacle, further
 from queue_manager.visibility.pod_attempts import next_pod_at
@@ -311,6 +312,9 @@ def _while_running(
     if workload is not None:
         found += _queue_deadlines(workload, pods, context)
     wanted = job.spec.completions
+    failed = failed_indexes(job)
+    if failed and job.spec.success_policy is None:
+        return [*found, _untimed(f"the Job fails when all other indexes have ended: {failed}")]
     done = f"{job.status.succeeded} of {wanted} pods have" if wanted is not None else "not all have"
     return [*found, _untimed(f"the Job ends when all its pods have succeeded ({done})")]
 

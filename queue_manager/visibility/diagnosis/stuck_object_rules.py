@@ -60,6 +60,8 @@ def deletions_in_use(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         users = [str(each.metadata.key) for each in snapshot.workloads or () if _queue_held(each) == name]
         if users:
             wait = f"the quota of Workload {_first(users)} is released; no other is admitted meanwhile"
+            if waiting := _waiting_in(name, snapshot):
+                wait += f", so that Workload {_first(waiting)} cannot start"
             command = f"sluice drain cq/{name}: stops their Jobs; or wait for the end of these"
             yield _in_use(f"clusterqueue/{name}", queue, wait, command)
     for flavor in _kept(snapshot.flavors or ()):
@@ -130,6 +132,13 @@ def _queue_held(workload: Workload) -> str:
     """The ClusterQueue in which the Workload holds quota; "" if it holds none."""
     admission = workload.status.admission
     return admission.cluster_queue if admission is not None and not workload.is_true(FINISHED) else ""
+
+
+def _waiting_in(name: str, snapshot: ClusterSnapshot) -> list[str]:
+    """The Workloads without quota that are in a LocalQueue of this ClusterQueue."""
+    queues = {queue.metadata.key for queue in snapshot.local_queues or () if queue.spec.cluster_queue == name}
+    inside = (each for each in snapshot.workloads or () if each.local_queue in queues and each.spec.active)
+    return [str(each.metadata.key) for each in inside if not (_queue_held(each) or each.is_true(FINISHED))]
 
 
 def _flavors_of(queue: ClusterQueue) -> set[str]:

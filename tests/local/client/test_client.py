@@ -252,6 +252,9 @@ def test_what_is_no_job_is_refused_with_what_is_one(sluice_client: Client) -> No
         sluice_client.wait(manifest("true"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a Job is a V1Job or a mapping with the fields of a manifest, not str"):
         sluice_client.submit("one", queue=QUEUE)  # type: ignore[arg-type]
+    for wrong, what in (({"spec": 1}, "spec"), ({"metadata": []}, "metadata"), ({"metadata": {"labels": 1}}, "labels")):
+        with pytest.raises(TypeError, match=f"^{what} of a Job is a mapping, not"):
+            sluice_client.submit(wrong, queue=QUEUE)
 
 
 def test_a_manifest_with_empty_sections_is_submitted(sluice_client: Client) -> None:
@@ -361,6 +364,27 @@ def test_a_job_without_a_started_container_has_no_log(sluice_client: Client) -> 
     assert failed.value.exit_code == (failed.value.failure and failed.value.failure.exit_code)
     with pytest.raises(NoLogs, match="no pods have started a container: no such program: /no/such/program"):
         sluice_client.logs(broken)
+
+
+def test_a_job_that_is_deactivated_before_it_starts_has_no_log_to_follow(
+    sluice_client: Client, sluice_cluster: Cluster
+) -> None:
+    job = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE, check=False)
+    assert main(["deactivate", f"{job.metadata.namespace}/one", "--kubeconfig", str(sluice_cluster.kubeconfig)]) == 0
+    began = time.monotonic()
+    with pytest.raises(NoLogs, match="no pods exist: Deactivated"):
+        list(sluice_client.follow_logs(job, timeout=SECONDS))
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_pods_that_the_server_refuses_are_the_cause(sluice_client: Client) -> None:
+    tree = manifest("true")
+    tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"
+    job = sluice_client.submit(tree, queue=QUEUE)
+    why = "no pod can be created: no PriorityClass with name golden was found"
+    assert next(update for update in sluice_client.watch(job, timeout=SECONDS) if update.cause).cause == why
+    with pytest.raises(Timeout, match=why):
+        sluice_client.wait(job, timeout=1)
 
 
 def test_logs_are_followed_from_before_the_start_to_the_end(sluice_client: Client) -> None:

@@ -41,6 +41,23 @@ def test_a_usage_error_has_the_usage_of_its_command(
     assert capsys.readouterr().err == usage + error
 
 
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("--relpace", "--relpace; did you mean --replace?"),
+        ("--relpace=a", "--relpace=a; did you mean --replace?"),
+        ("--timeout", "--timeout; the time is that of --wait: --wait 5m"),
+        ("relpace", "relpace"),
+    ],
+)
+def test_an_unknown_option_names_the_one_that_may_be_meant(
+    argument: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["submit", "-f", "-", argument])
+    assert capsys.readouterr().err.endswith(f"sluice submit: error: unrecognized arguments: {says}\n")
+
+
 def test_a_checkout_names_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*arguments: str) -> str:
         who = ("-c", "user.name=n", "-c", "user.email=e@example.org")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kubernetes.client import V1Job
+from kubernetes.client import V1Job, V1ObjectMeta
 
 from job_controller.model import Job
 from queue_manager.client.errors import JobFailed, NeverStarts, Timeout
@@ -40,6 +40,13 @@ def test_the_state_of_a_job_is_that_of_the_lists() -> None:
 )
 def test_an_update_says_why_in_the_words_of_the_lists(reason: str, message: str, cause: str, why: str) -> None:
     assert JobUpdate(V1Job(), JobState.PENDING, reason, message, cause).why == why
+
+
+def test_an_update_is_printed_in_one_line() -> None:
+    official = V1Job(metadata=V1ObjectMeta(namespace="default", name="train"))
+    assert repr(JobUpdate(official, JobState.RUNNING)) == "<JobUpdate default/train Running>"
+    waits = JobUpdate(official, JobState.PENDING, "WaitingForQuota", QUOTA)
+    assert repr([waits]) == "[<JobUpdate default/train Pending: needs 100m more cpu (this-machine)>]"
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,9 @@ def local_queue(name: str = "q", cluster_queue: str = "cq", stop: str = "None", 
 
 
 def cluster_queue(name: str = "cq", quotas: Tree | None = None, **more: Any) -> ClusterQueue:
-    """`quotas`: {flavor: {resource: quantity}}, all in one resource group. `more`: status, and fields of the spec."""
+    """`quotas`: {flavor: {resource: quantity}}, all in one resource group. `more`: status, deleted (seconds), and any
+    field of the spec.
+    """
     flavors = quotas or {"f": {"cpu": "4"}}
     covered = sorted({resource for resources in flavors.values() for resource in resources})
     group = {
@@ -182,8 +184,10 @@ def cluster_queue(name: str = "cq", quotas: Tree | None = None, **more: Any) -> 
             for flavor, resources in flavors.items()
         ],
     }
-    status = more.pop("status", {})
-    tree = {"metadata": {"name": name}, "spec": {"resourceGroups": [group], **more}, "status": status}
+    status, meta = more.pop("status", {}), {"name": name}
+    if "deleted" in more:
+        meta["deletionTimestamp"] = wire(more.pop("deleted"))
+    tree = {"metadata": meta, "spec": {"resourceGroups": [group], **more}, "status": status}
     return msgspec.convert(tree, ClusterQueue)
 
 

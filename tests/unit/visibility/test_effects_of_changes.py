@@ -36,8 +36,8 @@ OPEN, ABOVE = local_queue(), cluster_queue()
         (
             workload(),
             OPEN,
-            cluster_queue(status={"conditions": [cond("Active", "False", "Terminating", "it is terminating")]}),
-            "waits: ClusterQueue cq: it is terminating",
+            cluster_queue(status={"conditions": [cond("Active", "False", "FlavorNotFound", "no flavor")]}),
+            "waits: ClusterQueue cq: no flavor",
         ),
         (
             workload(conditions=admitted()),
@@ -144,8 +144,12 @@ def test_a_dry_run_says_what_would_happen_and_not_how_to_undo_it(
             cluster_queue(status={"conditions": [cond("Active", "False", "FlavorNotFound", "no flavor")]}),
             "ClusterQueue cq: no flavor",
         ),
+        (
+            cluster_queue(status={"conditions": [cond("Active", "False", "Terminating", "it is")]}, deleted=9),
+            "ClusterQueue cq is being deleted",
+        ),
     ],
-    ids=["held", "missing", "released just now", "broken"],
+    ids=["held", "missing", "released just now", "broken", "being deleted"],
 )
 def test_what_keeps_a_released_local_queue_from_admitting(above: ClusterQueue | None, says: str) -> None:
     assert queue_obstacle(Key("default", "q"), released(local_queue(stop="Hold")), above) == says

@@ -558,3 +558,13 @@ def test_a_job_that_gave_up_before_its_retries_were_used_says_so() -> None:
 
 def test_a_job_whose_program_does_not_exist_starts_when_it_is_submitted_again() -> None:
     assert start_condition("crashes", "j", "no such program: /x") == "its command is fixed, and it is submitted again"
+
+
+def test_a_cluster_queue_that_is_being_deleted_is_not_put_right() -> None:
+    ending = {"conditions": [cond("Active", "False", "Terminating", "Can't admit new workloads")]}
+    found = explained(job(), workload(), above=cluster_queue(namespaceSelector={}, status=ending, deleted=9))
+    assert (found.code, found.sentence) == ("NEVER/Misconfigured", "ClusterQueue cq is being deleted.")
+    assert found.changes == [
+        "its label kueue.x-k8s.io/queue-name names a LocalQueue of another ClusterQueue",
+        "an admin creates ClusterQueue cq again after its deletion",
+    ]

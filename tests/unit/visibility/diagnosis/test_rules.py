@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from job_controller.model import Condition, Job, JobStatus, Key, Object, ObjectMeta, OwnerReference, Pod
 from queue_manager.api.keys import FINALIZER
@@ -31,6 +32,7 @@ from queue_manager.api.types import (
     ResourceGroup,
     ResourceQuota,
     Workload,
+    WorkloadSpec,
     WorkloadStatus,
 )
 from queue_manager.configuration import KueueConfig
@@ -315,6 +317,20 @@ FOUND = {
             "workloads": [workload(true("QuotaReserved"), admission=Admission(cluster_queue="cq"))] * 2,
         },
         ("warning", "DeletionInUse", "clusterqueue/cq", "ends when the quota of Workload team/w and 1 more is"),
+    ),
+    "a deleted ClusterQueue in which another Workload waits": (
+        {
+            "cluster_queues": [deleted(ClusterQueue, 0, name="cq", finalizers=(FINALIZER,))],
+            "local_queues": [local_queue()],
+            "workloads": [
+                workload(true("QuotaReserved"), admission=Admission(cluster_queue="cq")),
+                *(
+                    structs.replace(each, spec=WorkloadSpec(queue_name="lq"))
+                    for each in (workload(), workload(true("Finished")))
+                ),
+            ],
+        },
+        ("warning", "DeletionInUse", "clusterqueue/cq", "meanwhile, so that Workload team/w cannot start."),
     ),
     "a deleted flavor that a ClusterQueue names": (
         {"flavors": [deleted(ResourceFlavor, 0, name="default", finalizers=(FINALIZER,))]},

@@ -37,6 +37,7 @@ _REPORTS: Final = (
     ),
     _Report(r"note: .*RUST_BACKTRACE=.*", others=r"[ ]+.*|stack backtrace:"),
     _Report(r"Execution halted", others=r"Calls: .*"),  # R
+    _Report(r" +\+-+", others=r" +(\+|\| {3}|\| Traceback ).*| +\|", error=r" +\| \S.*"),  # ExceptionGroup of Python
 )
 
 
@@ -74,5 +75,5 @@ def _reported(lines: list[str]) -> str:
         if lines and re.fullmatch(report.last, lines[-1]):
             error = next((line for line in reversed(lines[:-1]) if not re.fullmatch(report.others, line)), "")
             if re.fullmatch(report.error, error):
-                return error.strip()
+                return error.strip().removeprefix("| ")
     return ""

@@ -28,6 +28,8 @@ async def error_line_of(client: RestClient, namespace: str, pod: str, container:
 
 
 async def with_log(client: RestClient, failure: Failure) -> Failure:
-    """Return the failure with the error line of the failed container's log."""
+    """Return the failure with the error line of the failed container's log, unless its status has it."""
+    if failure.message:
+        return failure
     line = await error_line_of(client, failure.namespace, failure.pod, failure.container)
     return msgspec.structs.replace(failure, error_line=line)

@@ -136,7 +136,9 @@ def _left(deadline: float) -> float:
 
 
 def with_error_line(api_client: ApiClient, failure: Failure) -> Failure:
-    """The failure with the error line of its container's log, if that can be read."""
+    """The failure with the error line of its container's log, if that can be read, unless its status has it."""
+    if failure.message:
+        return failure
     source = LoggedContainer(failure.namespace, failure.pod, failure.container)
     try:
         log = _content(api_client, source, tail_lines=TAIL_LINES, limit_bytes=TAIL_BYTES, _request_timeout=NODE_SECONDS)

@@ -31,7 +31,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     at: datetime
-    error_line: str = ""  # of the container's log
+    error_line: str = ""  # of the container's log, if the status has no message
     job_exit_code: int | None = None  # the highest of the Job's failed pods
 
     @property

@@ -45,6 +45,22 @@ def test_an_uncaught_exception_is_the_error_though_output_follows_it(output: str
     assert error_line(output) == line
 
 
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "g.py", line 7, in <module>
+  |     asyncio.run(main())
+  | ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "g.py", line 3, in work
+    |     raise KeyError(number)
+    | KeyError: 1
+    +---------------- 2 ----------------
+    | Traceback (most recent call last):
+    |   File "g.py", line 3, in work
+    |     raise ValueError("no data")
+    | ValueError: no data
+    +------------------------------------
+"""
 JAVA = """epoch 1
 Exception in thread "main" java.lang.RuntimeException: load failed
 \tat A.main(A.java:1)
@@ -104,6 +120,7 @@ Execution halted
             RUST.partition("note:")[0] + RUST_FRAMES,
             "called `Result::unwrap()` on an `Err` value: Os { code: 2, kind: NotFound }",
         ),
+        (GROUP, "ValueError: no data"),
         (R, 'Error in read.csv("/data/x.csv") : cannot open the connection'),
     ],
 )

@@ -14,8 +14,7 @@ from job_controller.json_tree import Json
 from job_controller.quantities import exact
 from queue_manager.local.agent.escaped_processes import MARK, PLACE
 
-# What images set as a rule. PYTHONUNBUFFERED, as in most images for Python: a program that prints is seen to print at
-# once, and its log has the lines in the order in which it wrote them, the error that ends it last.
+# What images set as a rule. PYTHONUNBUFFERED, as in most images for Python: what a program prints is logged at once.
 _OF_IMAGE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # An unclosed `$(` consumes the rest of the text, which keeps matching linear in the length of the text.

@@ -7,6 +7,7 @@ import asyncio
 
 from job_controller.model import Job
 from queue_manager.api.api_resources import EVENTS, JOBS, PODS, WORKLOADS
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
@@ -25,7 +26,7 @@ from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, shor
 from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob, deactivated_jobs
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.pod_failures import Failure, failures
-from queue_manager.visibility.wire_types import Event, Pod
+from queue_manager.visibility.wire_types import Pod
 
 NONE = "no deactivated Jobs"
 LOGS = 100  # at most this many log requests

@@ -37,6 +37,7 @@ from queue_manager.api.api_resources import (
 )
 from queue_manager.api.component_names import CONVERSION_SERVICE
 from queue_manager.api.event_reasons import QUEUEING_REFUSED
+from queue_manager.api.events import Event
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
@@ -76,7 +77,6 @@ from queue_manager.visibility.diagnosis.snapshot import (
     ClusterSnapshot,
     HistoryFacts,
 )
-from queue_manager.visibility.wire_types import Event
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0

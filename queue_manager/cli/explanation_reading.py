@@ -14,6 +14,7 @@ import msgspec
 from job_controller.model import Job
 from queue_manager.api.api_resources import EVENTS
 from queue_manager.api.event_reasons import QUEUEING_REFUSED
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.named_targets import JobTarget
@@ -25,6 +26,7 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request
 from queue_manager.lifecycle.queue_entry import waits
+from queue_manager.lifecycle.refused_pods import newest_refusal as newest_pod_refusal
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
@@ -38,12 +40,12 @@ from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
-from queue_manager.visibility.refused_pods import newest_refusal as newest_pod_refusal
+from queue_manager.visibility.reason_codes import ReasonClass
 from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal, with_refused_pods
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from queue_manager.visibility.served_explanation import WORKLOAD, ServedExplanation
 from queue_manager.visibility.unlisted_queues import UNLISTED
-from queue_manager.visibility.wire_types import Event, Pod
+from queue_manager.visibility.wire_types import Pod
 
 DEFAULTS_ASSUMED = "the configuration of the queue manager: its defaults are assumed (--config F)"
 ALL_OF_THEM = {"limit": str(MAX_LIMIT)}
@@ -91,7 +93,7 @@ async def read_explanation(
         found = _of_manager(found, served) or await _with_position(client, found, target.workload)
     argument = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
     found = await _with_refusal(client, found, target, argument, now)
-    if found.state == JobState.STARTING and not found.code and not pods:
+    if found.state == JobState.STARTING and not pods and (not found.code or found.code.startswith(ReasonClass.NEVER)):
         event = newest_pod_refusal(target.job, await read_refusals(client, found.namespace))
         found = with_refused_pods(found, event, argument) if event is not None else found
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found

@@ -17,6 +17,7 @@ from queue_manager.api.api_resources import (
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
 )
+from queue_manager.api.events import Event
 from queue_manager.api.messages import missing_class
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
 from queue_manager.cli.permitted_lists import list_permitted, seen
@@ -24,7 +25,6 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.visibility.obstacles import ReadableQueues
-from queue_manager.visibility.wire_types import Event
 
 if TYPE_CHECKING:
     from queue_manager.configuration import KueueConfig

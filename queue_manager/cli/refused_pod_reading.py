@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from job_controller.event_reasons import CREATE_FAILED
 from job_controller.model import Job, Key
 from queue_manager.api.api_resources import EVENTS
+from queue_manager.api.events import Event
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.job_states import JobRow
 from queue_manager.visibility.jobs_without_pods import lacks_cause, with_refusal
-from queue_manager.visibility.wire_types import Event
 
 
 async def with_refused_pods(client: RestClient, rows: list[JobRow], jobs: Sequence[Job]) -> list[JobRow]:

@@ -15,6 +15,7 @@ from rich.text import Text
 from job_controller.model import Key
 from queue_manager.api import reasons
 from queue_manager.api.api_resources import EVENTS, WORKLOADS
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
@@ -59,7 +60,7 @@ from queue_manager.visibility.short_messages import (
     says,
 )
 from queue_manager.visibility.show_record import JobView, job_view
-from queue_manager.visibility.wire_types import Event, Pod
+from queue_manager.visibility.wire_types import Pod
 
 INDEXES_PER_LINE = 50
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from job_controller import conditions
 from job_controller.condition_types import FAILED
 from job_controller.model import Job
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.refused_pods import newest_refusal, refusal_text
 from queue_manager.visibility.followed_states import ShownState, continued
 from queue_manager.visibility.job_causes import job_cause
 from queue_manager.visibility.job_states import (
@@ -21,9 +23,8 @@ from queue_manager.visibility.job_states import (
     lost_quota_for,
     workloads_by_job,
 )
-from queue_manager.visibility.refused_pods import newest_refusal, refusal_text
 from queue_manager.visibility.short_messages import plain
-from queue_manager.visibility.wire_types import Event, Pod
+from queue_manager.visibility.wire_types import Pod
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Job

@@ -46,6 +46,7 @@ _PROBE = re.compile(r"; (?P<kind>[RS])(?P<words>(?:eadiness|tartup) probe (?:fai
 STARTING = ("ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
 LATE_RETRY = " (no retry before the timeout)"  # end of the cause of an attempt that had no pod
 IMAGE_FAULTS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")  # of one whose image cannot be pulled
+CONTAINER_FAULTS = ("CreateContainerConfigError", "CreateContainerError")  # of one that cannot be created
 _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
 _SIGKILL = 137  # exit code of a container that was killed for its memory

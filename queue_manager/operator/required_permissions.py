@@ -88,7 +88,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             Need(LIMIT_RANGES, READ),
             Need(RUNTIME_CLASSES, READ),
             Need(PODS, READ),
-            Need(EVENTS, ("create", "patch")),
+            Need(EVENTS, ("create", "list", "patch")),  # list: why the API server refuses the pods of a Job
         ),
     }
 )

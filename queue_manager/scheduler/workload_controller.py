@@ -6,9 +6,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
+from job_controller.event_reasons import CREATE_FAILED
 from job_controller.model import Job, Key
 from queue_manager.api import condition_types, event_reasons, keys, messages
-from queue_manager.api.api_resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import ADMISSION_CHECKS, CLUSTER_QUEUES, EVENTS, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.events import Event
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
 from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
@@ -16,7 +18,8 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
-from queue_manager.lifecycle.pod_causes import cause_at_deadline
+from queue_manager.lifecycle.pod_causes import cause_at_deadline, one_line
+from queue_manager.lifecycle.refused_pods import newest_refusal, refusal_text
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.unscheduled import Unscheduled, unschedulable, unscheduled
@@ -147,6 +150,9 @@ class WorkloadController:
         now = self._runtime.clock.now()
         self._settings = without_future_times(self._settings, now)
         step = next_step(workload, view, self._settings, now)
+        if _stops_pods(step) and not view.pod_cause and _awaits_pods(workload):
+            view = replace(view, pod_cause=await self._refusal(workload))
+            step = next_step(workload, view, self._settings, now)
         try:
             await self._carry_out(workload, step)
         except Gone:
@@ -166,6 +172,24 @@ class WorkloadController:
             return ""
         uid = workload.job_uid
         return cause_at_deadline((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
+
+    async def _refusal(self, workload: Workload) -> str:
+        """Why the API server does not let the pods of its Job be created; "" if it does, or if that cannot be read.
+
+        Only Events say it, so they are read once, when an attempt without a pod ends.
+        """
+        job = self._jobs.by_uid(workload.job_uid)
+        if job is None or self._running.any_of(workload.job_uid) or self._failed.any_of(workload.job_uid):
+            return ""
+        about = f"reason={CREATE_FAILED},involvedObject.uid={workload.job_uid}"
+        try:
+            events = await self._runtime.client.list(EVENTS, job.metadata.namespace, field_selector=about, type=Event)
+        except ApiError as error:
+            if not error.is_forbidden:
+                raise
+            return ""
+        event = newest_refusal(job, events)
+        return one_line(refusal_text(event)) if event is not None else ""
 
     async def _carry_out(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata
@@ -271,6 +295,11 @@ class WorkloadController:
             if error.is_not_found:
                 return False
             raise
+
+
+def _stops_pods(step: steps.Step) -> bool:
+    """Whether the step evicts or deactivates the Workload."""
+    return isinstance(step, steps.ApplyTransition) and step.cause in (Cause.EVICTION, Cause.DEACTIVATION)
 
 
 def _awaits_pods(workload: Workload) -> bool:

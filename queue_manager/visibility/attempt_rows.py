@@ -15,10 +15,10 @@ from itertools import pairwise
 import msgspec
 
 from queue_manager.api import condition_types, reasons
+from queue_manager.api.events import Event
 from queue_manager.api.types import Attempt, Workload
 from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
 from queue_manager.visibility.attempt_counts import count_lost_attempts, is_in_attempt
-from queue_manager.visibility.wire_types import Event
 
 _EVENT_DELAY = timedelta(seconds=2)  # an Event may be this much later than the condition that it reports
 

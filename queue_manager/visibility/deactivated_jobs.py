@@ -16,18 +16,18 @@ import msgspec
 from job_controller.event_reasons import CREATE_FAILED
 from job_controller.model import Job
 from queue_manager.api import condition_types, keys, messages, reasons
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import LATE_RETRY, OOM_KILLED, START_ERRORS
+from queue_manager.lifecycle.refused_pods import NO_PODS, refusal_text
 from queue_manager.visibility.attempt_counts import count_budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.node_advice import ADD_BIGGER, fixed_node_obstacle
 from queue_manager.visibility.node_fit import NodeFacts, no_node_fits
 from queue_manager.visibility.pod_failures import Failure
-from queue_manager.visibility.refused_pods import refusal_text
 from queue_manager.visibility.resubmission import SUBMIT_AGAIN, resubmission
 from queue_manager.visibility.shown_causes import cause_of_end
-from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
@@ -241,6 +241,8 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
     again = f"sluice reactivate {job}"
     if why in FAULTS_OF_PODS and last_error.startswith(NOT_STARTABLE):
         return f"fix its command, then submit it again (sluice cancel {job})"
+    if last_error.startswith(NO_PODS):
+        return f"correct what the API server names, then: {again}"
     if why == OUT_OF_MEMORY:
         return f"raise its memory limit, then: {again}"
     if why == RETRIED_LATE:
@@ -280,6 +282,7 @@ def start_condition(why: str, job: str, last_error: str = "") -> str:
     if why in FAULTS_OF_PODS and last_error.startswith(NOT_STARTABLE):
         return "its command is fixed, and it is submitted again"
     cured = _CURED.get(why, "its pods can become ready in time")
+    cured = "what the API server names is corrected" if last_error.startswith(NO_PODS) else cured
     return f"{cured}, and it is reactivated (sluice reactivate {job})"
 
 

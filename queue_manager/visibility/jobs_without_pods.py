@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from job_controller.model import Job
+from queue_manager.api.events import Event
+from queue_manager.lifecycle.refused_pods import newest_refusal, refusal_text
 from queue_manager.visibility.job_states import MAY_LACK_PODS, JobRow
-from queue_manager.visibility.refused_pods import newest_refusal, refusal_text
 from queue_manager.visibility.short_messages import PODS_NOT_READY
-from queue_manager.visibility.wire_types import Event
 
 
 def lacks_cause(row: JobRow) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from job_controller.model import ContainerStatus, Job, Pod
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, RequeueHistory, Workload
-from queue_manager.lifecycle.pod_causes import IMAGE_FAULTS, START_ERRORS, STARTING, no_program
+from queue_manager.lifecycle.pod_causes import CONTAINER_FAULTS, IMAGE_FAULTS, START_ERRORS, STARTING, no_program
+from queue_manager.lifecycle.refused_pods import NO_PODS
 from queue_manager.visibility.deactivated_jobs import NOT_STARTABLE
 
 _WITHOUT_NODE = re.compile(r"\d+/\d+ nodes")
@@ -42,7 +43,7 @@ def shows_no_start(cause: str, *, several: bool = False) -> bool:
     """
     if _WITHOUT_NODE.match(cause):
         return not several
-    return cause.startswith((*NOT_STARTABLE, *IMAGE_FAULTS, *STARTING))
+    return cause.startswith((*NOT_STARTABLE, *START_ERRORS, *IMAGE_FAULTS, *CONTAINER_FAULTS, *STARTING, NO_PODS))
 
 
 def _was_ready(workload: Workload | None) -> bool:

@@ -21,13 +21,15 @@ from msgspec import structs
 from job_controller.model import Job
 from job_controller.pod_facts import LONG_AGO
 from queue_manager.api import event_reasons, reasons
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle import refused_pods
 from queue_manager.lifecycle.refused_write_events import counts
-from queue_manager.visibility import reason_codes, refused_pods
+from queue_manager.visibility import reason_codes
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.reason_codes import ReasonClass, code
-from queue_manager.visibility.wire_types import Event
+from queue_manager.visibility.reason_with_sentence import with_besides
 
 AWAITED = (JobState.PENDING, JobState.RESERVED)  # states that only a write of the manager ends
 _PREFIX = re.compile(r"Cannot be (?:written|queued): ")
@@ -121,8 +123,14 @@ def with_refusal(found: Explanation, event: Event, job: str) -> Explanation:
 
 
 def with_refused_pods(found: Explanation, event: Event, job: str) -> Explanation:
-    """Return the explanation of a Job that holds quota without pods. `job`: as argument of a command."""
+    """Return the explanation of a Job that holds quota without pods. `job`: as argument of a command.
+
+    `found`: without the refusal; the reason why the Job can never start, if its pods fit no node either.
+    """
     needed = remedy_of(refused_pods.answer(event), event.involved_object.namespace, PODS, job)
+    if found.code.startswith(ReasonClass.NEVER):  # its pods would find no node either
+        both = with_besides(found.sentence, refused_pods.refusal_text(event).rstrip("."))
+        return structs.replace(found, sentence=both, changes=[f"{each}, and {needed.change}" for each in found.changes])
     return structs.replace(
         found,
         code=code(reason_codes.PODS_REFUSED),

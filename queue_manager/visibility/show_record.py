@@ -10,9 +10,11 @@ import msgspec
 from job_controller.model import Job
 from job_controller.pod_identity import with_initial_identity
 from queue_manager.api import keys
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle import refused_pods
 from queue_manager.lifecycle.interruptions import Interruption, interruptions
-from queue_manager.visibility import deactivated_jobs, refused_pods
+from queue_manager.visibility import deactivated_jobs
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
 from queue_manager.visibility.explain_record import Position
@@ -40,7 +42,7 @@ from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.refused_writes import AWAITED, newest_refusal
 from queue_manager.visibility.requested_resources import DemandRow, demand
-from queue_manager.visibility.wire_types import Event, Pod
+from queue_manager.visibility.wire_types import Pod
 
 
 class EvictionCountRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

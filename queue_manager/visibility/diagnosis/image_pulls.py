@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager import durations
-from queue_manager.visibility.wire_types import Event
+from queue_manager.api.events import Event
 
 PULLED = "Pulled"  # reason of the Event
 _MESSAGE = re.compile(

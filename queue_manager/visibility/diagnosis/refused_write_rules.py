@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from job_controller.model import Job, Key
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
-from queue_manager.visibility import refused_pods as pod_refusals
+from queue_manager.lifecycle import refused_pods as pod_refusals
+from queue_manager.lifecycle.refused_pods import without_object
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_states import JobState, job_state, workloads_by_job
-from queue_manager.visibility.refused_pods import without_object
 from queue_manager.visibility.refused_writes import AWAITED, PODS, WRITES, answer, newest_refusal, remedy_of
-from queue_manager.visibility.wire_types import Event
 
 REFUSED_WRITES, REFUSED_PODS = "RefusedWrites", "RefusedPods"
 

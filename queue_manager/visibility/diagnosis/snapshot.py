@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 
 from job_controller.model import Job, Key, Pod
 from queue_manager.api.component_names import NAMESPACE
+from queue_manager.api.events import Event
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.diagnosis.image_pulls import ImagePull
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts
 from queue_manager.visibility.node_fit import NodeFacts
-from queue_manager.visibility.wire_types import Event
 
 
 @dataclass(frozen=True, slots=True)

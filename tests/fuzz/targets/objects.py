@@ -17,6 +17,7 @@ from job_controller.labels import BACKOFF_SECONDS, FAILED_PODS_LIMIT, INDEX_FAIL
 from job_controller.options import JobControllerOptions
 from queue_manager.api import keys, types
 from queue_manager.api.api_resources import JOBS, WORKLOADS
+from queue_manager.api.events import Event
 from queue_manager.api.models import KINDS
 from queue_manager.api.models.v1beta1 import DIFFERENT
 from queue_manager.engine.cache import Cache
@@ -34,7 +35,6 @@ from queue_manager.local.schema import protobuf
 from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.scheduling.workload_info import info
-from queue_manager.visibility.wire_types import Event
 from tests.fuzz.target import Target, require_stable
 
 WIRE_TYPES: dict[str, type[Any]] = {

@@ -301,4 +301,11 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
         await me.until_state(name, "Deactivated")
     assert {row["cause"] for row in me.json("ps")} == {NO_CLASS}
     assert [(group["cause"], group["count"]) for group in me.json("deactivated", "--by", "cause")] == [(NO_CLASS, 2)]
-    assert f" Deactivated  {NO_CLASS}; gave up after 2 attempts\n" in me.says("show", "gold-1")
+    shown = me.says("show", "gold-1")
+    assert f" Deactivated  {NO_CLASS}; gave up after 2 attempts\n" in shown
+    assert [row["podCause"] for row in me.json("show", "gold-1")["retries"]["attempts"]] == [NO_CLASS, NO_CLASS]
+    assert NO_CLASS in me.says("history", "--failed")
+    explained = me.json("explain", "gold-1")
+    assert explained["cause"] == NO_CLASS
+    assert explained["changes"][0].startswith("what the API server names is corrected, and it is reactivated")
+    assert {row["hasRun"] for row in me.json("ps")} == {False}

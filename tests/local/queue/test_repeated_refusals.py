@@ -8,8 +8,8 @@ import msgspec
 
 from queue_manager.api.api_resources import EVENTS
 from queue_manager.api.event_reasons import QUEUEING_REFUSED
+from queue_manager.api.events import Event
 from queue_manager.lifecycle.refused_write_events import REPEAT_SECONDS, counts
-from queue_manager.visibility.wire_types import Event
 from tests.local.queue.cluster import NS, cluster
 from tests.local.queue.environments import run
 

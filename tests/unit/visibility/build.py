@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from job_controller.model import Job
+from queue_manager.api.events import Event
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
-from queue_manager.visibility.wire_types import Event, Pod
+from queue_manager.visibility.wire_types import Pod
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 Tree = dict[str, Any]

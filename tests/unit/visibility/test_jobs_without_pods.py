@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from queue_manager.api.events import Event
 from queue_manager.visibility.diagnosis.examination import examine
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.explain_record import explain
@@ -15,7 +16,6 @@ from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.job_states import JobState, job_row
 from queue_manager.visibility.jobs_without_pods import lacks_cause, with_refusal
 from queue_manager.visibility.refused_writes import with_refused_pods
-from queue_manager.visibility.wire_types import Event
 from tests.unit.visibility.build import admitted, at, cluster_queue, event, job, local_queue, pod, wire, workload
 
 NOW = at(1000)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from job_controller.model import Job
+from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.refused_write_events import COUNTS_SECONDS
 from queue_manager.visibility.diagnosis.examination import examine
@@ -18,7 +19,6 @@ from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.predictions import REFUSED_EVENT, PredictionContext
 from queue_manager.visibility.refused_writes import newest_refusal, remedy, with_refusal
 from queue_manager.visibility.show_record import job_view
-from queue_manager.visibility.wire_types import Event
 from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, event, job, local_queue, workload
 
 NOW = at(1000)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from job_controller.model import Condition, Job, JobStatus, Key, Object, ObjectMeta, OwnerReference, Pod
+from queue_manager.api.events import Event, Reference
 from queue_manager.api.keys import FINALIZER
 from queue_manager.api.types import (
     Admission,
@@ -52,7 +53,6 @@ from queue_manager.visibility.diagnosis.snapshot import (
     NodeFacts,
     WebhookServiceFacts,
 )
-from queue_manager.visibility.wire_types import Event, Reference
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from job_controller.conditions import finished
 from job_controller.event_reasons import CREATE_FAILED
 from job_controller.model import Job
-from queue_manager.visibility.wire_types import Event
+from queue_manager.api.events import Event
 
 NO_PODS = "no pod can be created: "
 _PREFIX = "Error creating: "

@@ -80,10 +80,10 @@ Commands that list or show take `-o`:
 
 Each record begins with `schemaVersion`, today {SCHEMA_VERSION}. Within a version keys are added, but none is removed or
 renamed, and none gets another meaning or type. Times are RFC 3339 in UTC, amounts are quantities as in the API ("500m",
-"2Gi"). Before version 3, `firstWaitSeconds` of `history` was called `waitSeconds`, and `firstWaitP50Seconds` and
-`firstWaitP90Seconds` of `report` were called `waitP50Seconds` and `waitP90Seconds`. In version 1, `requeues` and
-`budgetAttempts` of `ps` were called `retries` and `attempts`, and `budgetAttempts` of `deactivated` was called
-`attempts`.
+"2Gi"). Before version 4, `noNode` of `ps` and `show` was called `tooLarge`. Before version 3, `firstWaitSeconds` of
+`history` was called `waitSeconds`, and `firstWaitP50Seconds` and `firstWaitP90Seconds` of `report` were called
+`waitP50Seconds` and `waitP90Seconds`. In version 1, `requeues` and `budgetAttempts` of `ps` were called `retries` and
+`attempts`, and `budgetAttempts` of `deactivated` was called `attempts`.
 """
 
 

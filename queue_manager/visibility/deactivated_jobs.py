@@ -293,7 +293,8 @@ def fit_a_node(lacks: str, workload: Workload, nodes: Sequence[NodeFacts] | None
     """
     fixed = fixed_node_obstacle(None, workload, nodes)
     to_author, to_admin = (fixed.to_author, fixed.to_admin) if fixed is not None else ("request less", ADD_BIGGER)
-    return f"{lacks}: {to_author} ({again}), or {to_admin}, then: sluice reactivate {job}"
+    of_admin = f", or {to_admin}, then: sluice reactivate {job}" if to_admin else ""
+    return f"{lacks}: {to_author} ({again}){of_admin}"
 
 
 # --- the last error ----------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ from queue_manager.visibility.node_advice import (
     request_less,
 )
 from queue_manager.visibility.node_fit import no_node_fits
-from queue_manager.visibility.pending_sentences import IF_IT_LASTS, LESS_REQUESTED, MANAGER_RUNS, REASON_TEXTS, decided
+from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, OF_AUTHOR, REASON_TEXTS, decided
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of, with_besides
 from queue_manager.visibility.requested_resources import demand
@@ -77,7 +77,7 @@ def dominant(case: Case) -> Finding:
     found = _of_queue_and_pods(case)
     if not awaits_node(case.state, case.workload):
         return found
-    of_nodes = fixed_node_obstacle(case.job, case.workload, case.around.nodes, case.resubmission)
+    of_nodes = fixed_node_obstacle(case.job, case.workload, case.around.nodes)
     if of_nodes is not None and found.reason in NEVER_REASONS:
         return _never_on_these_nodes_either(of_nodes, found)
     is_first = of_nodes is not None and found.reason not in _BEFORE_NODES
@@ -157,27 +157,32 @@ _BEFORE_NODES = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_S
 
 def _never_on_these_nodes(case: Case, of_nodes: NodeObstacle, found: Finding) -> Finding:
     """The reason of a Job whose pods fit no node, where none is added. `found`: without that rule."""
-    changes = (of_nodes.job_change, of_nodes.node_change)
+    of_job = f"{of_nodes.job_change} ({case.resubmission})"
+    of_node = [of_nodes.node_change] if of_nodes.node_change else []
     sentence = sentence_of(of_nodes.clause)
     if case.state == JobState.DEACTIVATED:
         sentence = f"It is deactivated, and {of_nodes.clause}."
-        changes = (of_nodes.job_change, f"{of_nodes.node_change}; then it is reactivated")
+        of_node = [f"{change}; then it is reactivated" for change in of_node]
     elif case.workload is not None and case.workload.is_true(condition_types.QUOTA_RESERVED):
         sentence = f"It holds its quota, but {of_nodes.clause}."
     elif found.reason == reasons.SUSPENDED:
         sentence = f"{sentence} {found.sentence}"
-        job_change, node_change = changes
-        changes = (f"{job_change}, and the queue is released", f"{node_change}, and the queue is released")
-    return Finding(of_nodes.reason, sentence, changes, case.resubmission, found.message)
+        of_job = f"{of_job}, and the queue is released"
+        of_node = [f"{change}, and the queue is released" for change in of_node]
+    return Finding(of_nodes.reason, sentence, (of_job, *of_node), case.resubmission, found.message)
 
 
 def _never_on_these_nodes_either(of_nodes: NodeObstacle, found: Finding) -> Finding:
     """The reason `found` of a Job that would not start on these nodes even if its queue admitted it."""
-    changes = tuple(
-        f"{change}, and {of_nodes.beside_less if change.startswith(LESS_REQUESTED) else of_nodes.node_change}"
-        for change in found.changes
-    )
-    return replace(found, sentence=with_besides(found.sentence, of_nodes.clause), changes=changes)
+    of_author = [change for change in found.changes if change.startswith(OF_AUTHOR)]
+    changes = found.changes if of_nodes.node_change or not of_author else of_author
+
+    def needed(change: str) -> str:
+        besides = of_nodes.beside_less if change in of_author or not of_nodes.node_change else of_nodes.node_change
+        return change if change.startswith(besides) else f"{change}, and {besides}"
+
+    sentence = with_besides(found.sentence, of_nodes.clause)
+    return replace(found, sentence=sentence, changes=tuple(needed(change) for change in changes))
 
 
 def _deactivated(case: Case, workload: Workload) -> Finding:

@@ -45,34 +45,60 @@ def short_resources(message: str) -> list[str]:
     return sorted(set(_SHORT.findall(message)))
 
 
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """What the nodes of `sluice up` lack for a pod of a Job. Empty: one of them would fit, or that is unknown.
+
+    `labels`: those of its nodeSelector, as `disk=ssd`, that no node has; if each is on some node, all of them.
+    `absent`: the resources that no node has. `texts`: of all that is lacking, as people read them.
+    """
+
+    labels: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    excess: str = ""  # which request exceeds the largest node
+    texts: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        """`no node has the label disk=ssd of its nodeSelector; the only node, n, has 2 cpu allocatable; a pod ...`."""
+        return "; ".join(self.texts)
+
+
+NOTHING = Lacks()
+
+
+def lacks_of_fixed_nodes(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Lacks:
+    """Compare a pod with the nodes of `sluice up` alone, which are added only when that starts."""
+    fixed = [node for node in nodes or () if node.labels.get(keys.LOCAL_NODE) == "true"]
+    found = (_lacks(pod_spec, fixed) for pod_spec in _pod_specs(job, workload))
+    return next((lacks for lacks in found if lacks.texts), NOTHING) if fixed else NOTHING
+
+
 def no_fixed_node_fits(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> str:
     """As `no_node_fits`, if nodes are added only when `sluice up` starts, so that the pods never start; else ""."""
-    lacking = lacking_labels(job, workload, nodes)
-    if lacking:
-        plural = "s" if len(lacking) > 1 else ""
-        return f"no node has the label{plural} {' and '.join(lacking)} of its nodeSelector"
-    return _first_excess(None, job, workload, _fixed(nodes))
+    return lacks_of_fixed_nodes(job, workload, nodes).text
 
 
-def lacking_labels(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Sequence[str]:
-    """The labels of the pods' nodeSelector, as `disk=ssd`, because of which no node of `sluice up` takes them.
+def _lacks(pod_spec: Json, nodes: Sequence[NodeFacts]) -> Lacks:
+    """The size is compared with the nodes that the nodeSelector chooses, or with all if it chooses none."""
+    selector = pod_spec.get("nodeSelector") or {}
+    chosen = _chosen(selector, nodes)
+    labels: tuple[str, ...] = ()
+    texts: list[str] = []
+    if not chosen:
+        on_nodes = {label for node in nodes for label in node.labels.items()}
+        missing = sorted(selector.items() - on_nodes) or sorted(selector.items())
+        labels = tuple(f"{name}={value}" for name, value in missing)
+        plural = "s" if len(labels) > 1 else ""
+        texts = [f"no node has the label{plural} {' and '.join(labels)} of its nodeSelector"]
+    beyond = _beyond_all(pod_spec, None, chosen or nodes)
+    absent = {name: text for name, text in beyond.items() if text.startswith(f"no node has {name};")}
+    excess = "; ".join(text for name, text in beyond.items() if name not in absent)
+    return Lacks(labels, tuple(absent), excess, [*texts, *absent.values(), *([excess] if excess else [])])
 
-    Those that no node has; if each is on some node, all of them. Empty if a node has all, or no such node is visible.
-    """
-    fixed = _fixed(nodes)
-    found = (_lacking(pod_spec.get("nodeSelector") or {}, fixed) for pod_spec in _pod_specs(job, workload))
-    return next(filter(None, found), ()) if fixed else ()
 
-
-def _fixed(nodes: Sequence[NodeFacts] | None) -> list[NodeFacts]:
-    return [node for node in nodes or () if node.labels.get(keys.LOCAL_NODE) == "true"]
-
-
-def _lacking(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> Sequence[str]:
-    if any(selector.items() <= node.labels.items() for node in nodes):
-        return ()
-    on_nodes = {label for node in nodes for label in node.labels.items()}
-    return [f"{name}={value}" for name, value in sorted(selector.items() - on_nodes or selector.items())]
+def _chosen(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
+    return [node for node in nodes if selector.items() <= node.labels.items()]
 
 
 def no_node_fits(
@@ -94,10 +120,12 @@ def no_node_fits(
 
 
 def _first_excess(
-    short: Sequence[str] | None, job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None
+    short: Sequence[str], job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None
 ) -> str:
-    found = (_exceeds(pod_spec, short, nodes or ()) for pod_spec in _pod_specs(job, workload))
-    return next(filter(None, found), "")
+    """`short`: the resources to name."""
+    specs = _pod_specs(job, workload)
+    found = (_beyond_all(spec, short, _chosen(spec.get("nodeSelector") or {}, nodes or ())) for spec in specs)
+    return next(("; ".join(beyond.values()) for beyond in found if beyond), "")
 
 
 def _pod_specs(job: Job | None, workload: Workload | None) -> list[Json]:
@@ -106,26 +134,28 @@ def _pod_specs(job: Job | None, workload: Workload | None) -> list[Json]:
     return [template.get("spec") or {} for template in templates]
 
 
-def _exceeds(pod_spec: Json, short: Sequence[str] | None, nodes: Sequence[NodeFacts]) -> str:
-    """`short`: the resources to name, if known; None: all that the pod requests."""
-    selector = pod_spec.get("nodeSelector") or {}
+def _beyond_all(pod_spec: Json, short: Sequence[str] | None, nodes: Sequence[NodeFacts]) -> dict[str, str]:
+    """The resources of which even the node with the most has too little for the pod, each with a text.
+
+    `short`: the resources to name, if known; None: all that the pod requests.
+    """
     try:
         requests = pod_requests(pod_spec)
         sizes = {
             node.name: {name: amount(name, quantity) for name, quantity in node.allocatable.items()}
             for node in nodes
-            if node.allocatable and selector.items() <= node.labels.items()
+            if node.allocatable
         }
     except ValueError:  # not a quantity
-        return ""
+        return {}
     if not sizes or any(_is_large_enough(size, requests) for size in sizes.values()):
-        return ""
+        return {}
     asked = [name for name in (sorted(requests) if short is None else short) if requests.get(name, 0) > 0]
-    beyond = [text for name in asked if (text := _beyond(name, requests[name], sizes))]
-    if beyond:
-        return "; ".join(beyond)
+    beyond = {name: text for name in asked if (text := _beyond(name, requests[name], sizes))}
+    if beyond or len(asked) <= 1:
+        return beyond
     together = " and ".join(f"{_amount(name, requests[name])} {name}" for name in asked)
-    return f"no node has {together} allocatable; a pod requests that" if len(asked) > 1 else ""
+    return {" and ".join(asked): f"no node has {together} allocatable; a pod requests that"}
 
 
 def _is_large_enough(size: Amounts, requests: Amounts) -> bool:

@@ -168,7 +168,7 @@ def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[No
     found = fixed_node_obstacle(job, workload, nodes)
     if found is None:
         return None
-    return Obstacle(f"{CAN_NEVER_START}: {found.lacks}", f"{found.to_author}, or {found.to_admin}", never=True)
+    return Obstacle(f"{CAN_NEVER_START}: {found.lacks}", found.advice, never=True)
 
 
 def judged_job(job: Job | None) -> Job | None:

@@ -22,7 +22,8 @@ from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterO
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
 IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
 ANOTHERS = "which is of another namespace"
-LESS_REQUESTED = "it requests"  # how a change of the Job itself begins
+LESS_REQUESTED = "it requests"
+OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
     reasons.WAITING_FOR_PREEMPTED: "Other Workloads are being stopped to make room for it.",

@@ -23,7 +23,7 @@ from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
 from queue_manager.visibility.job_states import JobState, is_pending, job_state, workloads_by_job
-from queue_manager.visibility.node_fit import lacking_labels, no_fixed_node_fits, no_node_fits
+from queue_manager.visibility.node_fit import lacks_of_fixed_nodes, no_fixed_node_fits, no_node_fits
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, local_queue_of, obstacle, own_obstacle
 from queue_manager.visibility.reason_codes import NO_MATCHING_NODE
 from queue_manager.visibility.resubmission import resubmission
@@ -139,7 +139,8 @@ def pods_that_fit_no_node(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             awaits = awaits_node(state, workload)
             never = no_fixed_node_fits(job, workload, snapshot.nodes) if awaits else ""
             lacks = never or no_node_fits(cause, job, workload, snapshot.nodes, awaits_node=awaits)
-            code = NO_MATCHING_NODE if lacking_labels(job, workload, snapshot.nodes) else TOO_LARGE_PODS
+            is_labelled = bool(lacks_of_fixed_nodes(job, workload, snapshot.nodes).labels)
+            code = NO_MATCHING_NODE if is_labelled else TOO_LARGE_PODS
             if lacks:
                 groups[code, bool(never), lacks].append(job)
     for (code, is_never, lacks), jobs in sorted(groups.items(), key=lambda group: group[0]):
@@ -162,7 +163,8 @@ def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     cordoned = [node for node in snapshot.nodes or () if node.is_cordoned]
     if cordoned and len(cordoned) == len(snapshot.nodes or ()):
         return
-    unmatched = {job.metadata.uid for job in snapshot.jobs or () if lacking_labels(job, None, snapshot.nodes)}
+    jobs, nodes = snapshot.jobs or (), snapshot.nodes
+    unmatched = {job.metadata.uid for job in jobs if lacks_of_fixed_nodes(job, None, nodes).labels}
     groups: dict[str, list[Pod]] = defaultdict(list)
     for pod in _unplaced(snapshot):
         if (cordoned and _found_cordoned(pod)) or _job_of(pod) in unmatched:

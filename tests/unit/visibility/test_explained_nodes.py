@@ -15,7 +15,7 @@ from queue_manager.cli.job_from_command import CommandJob
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, request_less
 from queue_manager.visibility.node_fit import NodeFacts
-from tests.unit.visibility.build import admitted, job, wire, workload
+from tests.unit.visibility.build import admitted, cluster_queue, job, wire, workload
 from tests.unit.visibility.test_explain_record import (
     EVICTED,
     GAVE_UP,
@@ -107,7 +107,8 @@ def test_a_job_of_run_is_replaced_by_run() -> None:
 
 def test_a_large_job_with_further_obstacles_names_the_nodes_last_and_besides_once() -> None:
     requests = {"cpu": "64", "memory": "1Gi"}
-    found = explained(job(requests=requests), workload(requests=requests), nodes=FIXED)
+    small = [NodeFacts("small", FIXED[0].labels, {"cpu": "500m", "memory": "4Gi"})]
+    found = explained(job(requests=requests), workload(requests=requests), nodes=small)
     nodes = "Also, no node is large enough for its pods: the only node, small, has 500m cpu allocatable"
     assert "Besides, it asks 64 cpu, queue limit 4. " + nodes in found.sentence
     assert found.sentence.count("Besides") == 1
@@ -176,6 +177,7 @@ def test_a_backoff_after_pods_without_a_node_says_so() -> None:
     assert found.sentence.startswith("No node could take its pods in time, so it was evicted and backs off")
 
 
+ROOMY = [NodeFacts("roomy", FIXED[0].labels, {"cpu": "4"})]
 SSD: dict[str, Any] = {"pod": {"nodeSelector": {"disk": "ssd"}}}
 LABEL = "a node gets the label (kubectl label node NODE disk=ssd)"
 MATCH = "its nodeSelector matches a node (sluice submit --replace -f FILE)"
@@ -202,13 +204,37 @@ MATCH = "its nodeSelector matches a node (sluice submit --replace -f FILE)"
 def test_a_node_selector_that_matches_no_node_decides_in_whatever_state(
     j: Job, w: Workload, sentence: str, changes: list[str]
 ) -> None:
-    found = explained(j, w, nodes=FIXED)
+    found = explained(j, w, nodes=ROOMY)
     assert (found.code, found.sentence, found.changes) == ("NEVER/NoMatchingNode", sentence, changes)
+
+
+def test_pods_that_match_no_node_and_are_too_large_for_each_name_both() -> None:
+    found = explained(job(**SSD), workload(**SSD), nodes=FIXED)
+    assert found.code == "NEVER/NoMatchingNode"
+    assert found.sentence == (
+        f"No node has the label disk=ssd of its nodeSelector, and no node is large enough for its pods: {LACKS}."
+    )
+    assert found.changes == [
+        "its nodeSelector matches a node and its pods request less (sluice submit --replace -f FILE)",
+        f"{LABEL}, and {BIGGER_LOCAL_NODE}",
+    ]
+
+
+def test_a_resource_that_no_node_of_sluice_up_can_have_is_not_to_be_added() -> None:
+    gpu = {"requests": {"cpu": "1", "gpu": "1"}}
+    found = explained(job(**gpu), workload(**gpu), nodes=ROOMY)
+    assert found.code == "NEVER/NoMatchingFlavor"
+    assert found.sentence.endswith("no quota for gpu. Besides, no node has gpu; a pod requests 1.")
+    assert found.changes == ["it does not request gpu"]
+    above = cluster_queue(namespaceSelector={}, quotas={"f": {"cpu": "4", "gpu": "4"}})
+    covered = explained(job(**gpu), workload(**gpu), nodes=ROOMY, above=above)
+    assert (covered.code, covered.sentence) == ("NEVER/ExceedsLargestNode", "No node has gpu; a pod requests 1.")
+    assert covered.changes == ["it does not request gpu (sluice submit --replace -f FILE)"]
 
 
 def test_a_job_too_large_for_quota_whose_node_selector_matches_no_node_names_both() -> None:
     large = {"requests": {"cpu": "64"}, **SSD}
-    found = explained(job(**large), workload(**large), nodes=FIXED)
+    found = explained(job(**large), workload(**large), nodes=[NodeFacts("big", FIXED[0].labels, {"cpu": "96"})])
     assert found.code == "NEVER/ExceedsMaxQuota"
     assert "Besides, no node has the label disk=ssd of its nodeSelector." in found.sentence
     less, more = found.changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.api.keys import LOCAL_NODE
-from queue_manager.visibility.node_fit import NodeFacts, no_fixed_node_fits, no_node_fits
+from queue_manager.visibility.node_fit import NodeFacts, lacks_of_fixed_nodes, no_fixed_node_fits, no_node_fits
 from tests.unit.visibility.build import job
 
 CPU, MEMORY = "0/2 nodes: Insufficient cpu", "0/2 nodes: Insufficient memory"
@@ -76,6 +76,16 @@ def test_labels_that_no_node_has_are_named(selector: dict[str, str], text: str) 
     """Both nodes are of `sluice up`; on any other cluster a node with the labels may be added."""
     ssd, zoned = ({LOCAL_NODE: "true", **labels} for labels in ({"disk": "ssd"}, {"zone": "x"}))
     picky = job(pod={"nodeSelector": selector})
-    size = {"cpu": "8"}
+    size = {"cpu": "8", "memory": "1Gi"}
     assert no_fixed_node_fits(picky, None, [NodeFacts("n", ssd, size), NodeFacts("m", zoned, size)]) == text
     assert no_fixed_node_fits(picky, None, [A, B]) == ""
+
+
+def test_labels_resources_and_size_that_are_lacking_are_named_together() -> None:
+    picky = job(requests={"cpu": "16", "gpu": "1"}, pod={"nodeSelector": {"disk": "ssd"}})
+    lacks = lacks_of_fixed_nodes(picky, None, [LOCAL])
+    assert (lacks.labels, lacks.absent) == (("disk=ssd",), ("gpu",))
+    assert lacks.text == (
+        "no node has the label disk=ssd of its nodeSelector; no node has gpu; a pod requests 1; "
+        "the only node, n, has 2 cpu allocatable; a pod requests 16"
+    )

@@ -146,7 +146,7 @@ NO_NODE = "can never start: the only node, small, has 2 cpu allocatable; a pod r
         (
             job(requests={"cpu": "64", "gpu": "1"}),
             queues(PICKY, rules=COUNT_ALL, nodes=SMALL, classes=None),
-            [NOT_SELECTED, TOO_LARGE, NO_QUOTA, f"{NO_NODE}; no node has gpu; a pod requests 1"],
+            [NOT_SELECTED, TOO_LARGE, NO_QUOTA, NO_NODE.replace(": ", ": no node has gpu; a pod requests 1; ", 1)],
         ),
         (labelled("x"), queues(cluster_queue()), [NO_CLASS.format("x"), NOT_SELECTED]),
         (job(), queues(), []),

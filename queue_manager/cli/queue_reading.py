@@ -14,12 +14,21 @@ from queue_manager.api.api_resources import (
     EVENTS,
     LOCAL_QUEUES,
     NAMESPACES,
+    PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
 )
 from queue_manager.api.events import Event
 from queue_manager.api.messages import missing_class
-from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
+from queue_manager.api.types import (
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    Namespace,
+    PriorityClass,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+)
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
@@ -46,12 +55,14 @@ async def read_queues(
     flavors = await seen(client, RESOURCE_FLAVORS, ResourceFlavor)
     cohorts = await seen(client, COHORTS, Cohort)
     classes = await seen(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
+    pod_classes = await seen(client, PRIORITY_CLASSES, PriorityClass)
     found = ReadableQueues(
         local=None if local is None else {queue.metadata.key: queue for queue in local},
         cluster=None if cluster is None else {queue.metadata.name: queue for queue in cluster},
         flavors=None if flavors is None else {flavor.metadata.name: flavor for flavor in flavors},
         cohorts=None if cohorts is None else {cohort.metadata.name: cohort for cohort in cohorts},
         classes=None if classes is None else frozenset(one.metadata.name for one in classes),
+        pod_classes=None if pod_classes is None else frozenset(one.metadata.name for one in pod_classes),
         namespaces={name: labels for name in chosen if (labels := await _labels(client, name)) is not None},
         rules=resource_rules(config) if config is not None else None,
     )

@@ -18,7 +18,7 @@ from queue_manager.cli.queue_reading import read_queues
 from queue_manager.engine.json_codec import decoder, encode
 from queue_manager.engine.rest_client import Head, RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
-from queue_manager.visibility.obstacles import Obstacle, obstacle
+from queue_manager.visibility.obstacles import Obstacle, further, obstacles
 from queue_manager.visibility.wire_types import Pod
 
 FIELD_MANAGER = "sluice-client"
@@ -43,12 +43,12 @@ async def read_workloads(client: RestClient, namespace: str, job_uid: str) -> li
         return []
 
 
-async def lasting_obstacle(client: RestClient, job: Job, workload: Workload | None, default_ns: str) -> Obstacle | None:
-    """The obstacle of its queue that keeps the Job from ever starting; None if it only has to wait, or if unknown."""
+async def lasting_obstacles(client: RestClient, job: Job, workload: Workload | None, default_ns: str) -> list[Obstacle]:
+    """What keeps the Job from ever starting, its nodes apart; none if it only has to wait, or if unknown."""
     namespaces = [job.metadata.namespace]
     queues = await read_queues(client, namespaces, await published(client, namespaces))
-    found = obstacle(job, workload, queues, default_ns)
-    return found if found is not None and found.never and found.certain else None
+    found = list(obstacles(job, workload, queues, default_ns))
+    return [found[0], *further(found)] if found and found[0].never and found[0].certain else []
 
 
 async def read_pods(client: RestClient, job: Job) -> list[Pod]:

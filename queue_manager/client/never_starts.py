@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from queue_manager.cli.node_reading import fixed_nodes
-from queue_manager.client.job_requests import lasting_obstacle
+from queue_manager.client.job_requests import lasting_obstacles
 from queue_manager.client.job_update import Seen
 from queue_manager.client.official_transport import blocking
 from queue_manager.visibility.job_states import AWAITS_NODE, JobState
@@ -44,27 +44,28 @@ class ObstacleChecks:
     def obstacle(self, seen: Seen) -> Obstacle | None:
         """The confirmed obstacle that keeps the Job from ever starting; None without one, or if no check is due yet.
 
-        The queues matter to a pending Job, the nodes to any that does not run.
+        The queues matter to a pending Job, the nodes to any that does not run. Its text names all obstacles.
         """
         if seen.update.state not in AWAITS_NODE:
             return None
-        if seen.update.state == JobState.PENDING:
-            found = self._of_queue(seen)
-            if found is not None or self.is_confirming:
-                return found
+        found = self._of_queue(seen) if seen.update.state == JobState.PENDING else []
+        if not found and self.is_confirming:
+            return None
         if not self._are_nodes_read:
             self._nodes, self._are_nodes_read = blocking(self._api_client, fixed_nodes), True
-        return node_obstacle(seen.job, seen.workload, self._nodes)
+        of_nodes = node_obstacle(seen.job, seen.workload, self._nodes)
+        found = [*found, *([of_nodes] if of_nodes is not None else [])]
+        return found[0]._replace(text="; also ".join(each.text for each in found)) if found else None
 
-    def _of_queue(self, seen: Seen) -> Obstacle | None:
+    def _of_queue(self, seen: Seen) -> list[Obstacle]:
         now = time.monotonic()
         if now < self._next_check:
-            return None
+            return []
         found = blocking(
-            self._api_client, lambda client: lasting_obstacle(client, seen.job, seen.workload, self._default_ns)
+            self._api_client, lambda client: lasting_obstacles(client, seen.job, seen.workload, self._default_ns)
         )
-        if found is None:
+        if not found:
             self._since, self._next_check = None, now + AGAIN_SECONDS
-            return None
+            return []
         self._since = now if self._since is None else self._since
-        return found if now - self._since >= CONFIRM_SECONDS else None
+        return found if now - self._since >= CONFIRM_SECONDS else []

@@ -23,9 +23,10 @@ from queue_manager.lifecycle.pod_causes import LATE_RETRY, OOM_KILLED, START_ERR
 from queue_manager.lifecycle.refused_pods import NO_PODS, refusal_text
 from queue_manager.visibility.attempt_counts import count_budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.job_causes import recorded_cause
-from queue_manager.visibility.node_advice import ADD_BIGGER, fixed_node_obstacle
+from queue_manager.visibility.node_advice import ADD_BIGGER
 from queue_manager.visibility.node_fit import NodeFacts, no_node_fits
 from queue_manager.visibility.pod_failures import Failure
+from queue_manager.visibility.pod_obstacles import pod_obstacle
 from queue_manager.visibility.resubmission import SUBMIT_AGAIN, resubmission
 from queue_manager.visibility.shown_causes import cause_of_end
 
@@ -291,7 +292,7 @@ def fit_a_node(lacks: str, workload: Workload, nodes: Sequence[NodeFacts] | None
 
     `again`: the command that replaces the Job.
     """
-    fixed = fixed_node_obstacle(None, workload, nodes)
+    fixed = pod_obstacle(None, workload, nodes)
     to_author, to_admin = (fixed.to_author, fixed.to_admin) if fixed is not None else ("request less", ADD_BIGGER)
     of_admin = f", or {to_admin}, then: sluice reactivate {job}" if to_admin else ""
     return f"{lacks}: {to_author} ({again}){of_admin}"

@@ -3,6 +3,7 @@
 The first line that applies decides; each gives one code of `reason_codes`.
 
     it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
+    its pods' PriorityClass does not exist   NEVER/Misconfigured, while it holds no quota, as the next line
     its pods fit no node of `sluice up`      NEVER/ExceedsLargestNode or NEVER/NoMatchingNode, also where a line below
                                              gives a code that is not NEVER (`node_fit`)
     it holds quota, and no node its pods     WAIT/Unschedulable
@@ -55,15 +56,10 @@ from queue_manager.visibility.job_states import (
     explain_state,
     is_overdue,
 )
-from queue_manager.visibility.node_advice import (
-    BIGGER_NODE,
-    NodeObstacle,
-    fixed_node_obstacle,
-    node_changes,
-    request_less,
-)
+from queue_manager.visibility.node_advice import BIGGER_NODE, node_changes, request_less
 from queue_manager.visibility.node_fit import no_node_fits
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, OF_AUTHOR, REASON_TEXTS, decided
+from queue_manager.visibility.pod_obstacles import PodObstacle, pod_obstacle
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of, with_besides
 from queue_manager.visibility.requested_resources import demand
@@ -77,11 +73,12 @@ def dominant(case: Case) -> Finding:
     found = _of_queue_and_pods(case)
     if not awaits_node(case.state, case.workload):
         return found
-    of_nodes = fixed_node_obstacle(case.job, case.workload, case.around.nodes)
-    if of_nodes is not None and found.reason in NEVER_REASONS:
-        return _never_on_these_nodes_either(of_nodes, found)
-    is_first = of_nodes is not None and found.reason not in _BEFORE_NODES
-    return _never_on_these_nodes(case, of_nodes, found) if of_nodes is not None and is_first else found
+    missing = case.around.missing_class if case.state in _BEFORE_PODS else ""
+    of_pods = pod_obstacle(case.job, case.workload, case.around.nodes, missing)
+    if of_pods is not None and found.reason in NEVER_REASONS:
+        return _pods_never_run_either(of_pods, found)
+    is_first = of_pods is not None and found.reason not in _COMES_FIRST
+    return _pods_never_run(case, of_pods, found) if of_pods is not None and is_first else found
 
 
 def _of_queue_and_pods(case: Case) -> Finding:
@@ -152,36 +149,37 @@ def _present(lacks: str) -> str:
     return f"no present node is large enough: {lacks}; it starts if a larger node is added."
 
 
-_BEFORE_NODES = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
+_BEFORE_PODS = (JobState.PENDING, JobState.BACKOFF)  # else the refusal of its pods is known
+_COMES_FIRST = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
 
 
-def _never_on_these_nodes(case: Case, of_nodes: NodeObstacle, found: Finding) -> Finding:
-    """The reason of a Job whose pods fit no node, where none is added. `found`: without that rule."""
-    of_job = f"{of_nodes.job_change} ({case.resubmission})"
-    of_node = [of_nodes.node_change] if of_nodes.node_change else []
-    sentence = sentence_of(of_nodes.clause)
+def _pods_never_run(case: Case, of_pods: PodObstacle, found: Finding) -> Finding:
+    """The reason of a Job whose pods can never run. `found`: without that rule."""
+    of_job = f"{of_pods.author_change} ({case.resubmission})"
+    of_node = [of_pods.admin_change] if of_pods.admin_change else []
+    sentence = sentence_of(of_pods.clause)
     if case.state == JobState.DEACTIVATED:
-        sentence = f"It is deactivated, and {of_nodes.clause}."
+        sentence = f"It is deactivated, and {of_pods.clause}."
         of_node = [f"{change}; then it is reactivated" for change in of_node]
     elif case.workload is not None and case.workload.is_true(condition_types.QUOTA_RESERVED):
-        sentence = f"It holds its quota, but {of_nodes.clause}."
+        sentence = f"It holds its quota, but {of_pods.clause}."
     elif found.reason == reasons.SUSPENDED:
         sentence = f"{sentence} {found.sentence}"
         of_job = f"{of_job}, and the queue is released"
         of_node = [f"{change}, and the queue is released" for change in of_node]
-    return Finding(of_nodes.reason, sentence, (of_job, *of_node), case.resubmission, found.message)
+    return Finding(of_pods.reason, sentence, (of_job, *of_node), case.resubmission, found.message)
 
 
-def _never_on_these_nodes_either(of_nodes: NodeObstacle, found: Finding) -> Finding:
-    """The reason `found` of a Job that would not start on these nodes even if its queue admitted it."""
+def _pods_never_run_either(of_pods: PodObstacle, found: Finding) -> Finding:
+    """The reason `found` of a Job whose pods could not run even if its queue admitted it."""
     of_author = [change for change in found.changes if change.startswith(OF_AUTHOR)]
-    changes = found.changes if of_nodes.node_change or not of_author else of_author
+    changes = found.changes if of_pods.admin_change or not of_author else of_author
 
     def needed(change: str) -> str:
-        besides = of_nodes.beside_less if change in of_author or not of_nodes.node_change else of_nodes.node_change
+        besides = of_pods.beside_less if change in of_author or not of_pods.admin_change else of_pods.admin_change
         return change if change.startswith(besides) else f"{change}, and {besides}"
 
-    sentence = with_besides(found.sentence, of_nodes.clause)
+    sentence = with_besides(found.sentence, of_pods.clause)
     return replace(found, sentence=sentence, changes=tuple(needed(change) for change in changes))
 
 

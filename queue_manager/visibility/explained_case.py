@@ -40,6 +40,7 @@ class Surroundings:
     default_ns: str = "default"
     unplaced: Unscheduled | None = None  # the pods of the Job that no node can take
     nodes: Sequence[NodeFacts] | None = None  # None: not visible, or not needed
+    missing_class: str = ""  # the PriorityClass that its pods name, if it does not exist
     only_named: str = ""  # the only namespace whose Jobs and LocalQueues the reader may know by name; "": all
 
     def may_name(self, namespace: str) -> bool:

@@ -5,6 +5,7 @@ obstacle, because the Job only has to wait for it. `obstacle` returns the first 
 
     the cluster does not have the queue's kinds
     its priority class does not exist             no Workload is created
+    its pods' PriorityClass does not exist        the API server refuses to create the pods
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it requests more than the queue can ever provide
     a pod of it fits no node                      where nodes are fixed (`node_fit`), and no resource lacks quota
@@ -31,8 +32,8 @@ from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.effects_of_changes import KnownNames, queue_obstacle
 from queue_manager.visibility.job_states import JobState, is_judged
 from queue_manager.visibility.never_fits import group_obstacles, without_quota
-from queue_manager.visibility.node_advice import fixed_node_obstacle
 from queue_manager.visibility.node_fit import NodeFacts
+from queue_manager.visibility.pod_obstacles import pod_obstacle
 from queue_manager.visibility.similar_names import did_you_mean
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
@@ -63,7 +64,7 @@ class ReadableQueues:
     `namespaces`: the labels of each readable namespace. `installed`: whether the cluster serves the queue's kinds.
     `rules`: the configuration's `resources`. `nodes`: None also if they are not needed. `refused_classes`: UIDs of Jobs
     with the priority class that their manager did not find, by its Events; read only if the classes of the cluster do
-    not decide.
+    not decide. `classes`: the WorkloadPriorityClasses, `pod_classes` the PriorityClasses.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
@@ -71,6 +72,7 @@ class ReadableQueues:
     flavors: Mapping[str, ResourceFlavor] | None = None
     cohorts: Mapping[str, Cohort] | None = None
     classes: frozenset[str] | None = None
+    pod_classes: frozenset[str] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     installed: bool = True
     rules: ResourceRules | None = None
@@ -160,12 +162,16 @@ def _of_spec(
         return
     if (of_class := _of_class(job, workload, queues)) is not None:
         yield of_class
+    if name := missing_pod_class(job, queues):
+        hint = did_you_mean(name, queues.pod_classes or (), 1)
+        text = f"{CAN_NEVER_START}: PriorityClass {name} does not exist{f'; {hint}' if hint else ''}"
+        yield Obstacle(text, "correct the priorityClassName of its pods, or have an admin create it", never=True)
     yield from _of_specs(job, cluster_queue, queues)
 
 
 def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Obstacle | None:
     """Return that a pod fits no node of a cluster whose nodes are fixed; None if it fits one, or if unknown."""
-    found = fixed_node_obstacle(job, workload, nodes)
+    found = pod_obstacle(job, workload, nodes)
     if found is None:
         return None
     return Obstacle(f"{CAN_NEVER_START}: {found.lacks}", found.advice, never=True)
@@ -233,6 +239,12 @@ def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueu
     for each in group_obstacles(job, cluster_queue, queues.cluster.values(), queues.flavors, rules, cohorts):
         text = f"{CAN_NEVER_START}: {each.text}"
         yield Obstacle(text, "request less, or have an admin change the queue", never=True)
+
+
+def missing_pod_class(job: Job | None, queues: ReadableQueues) -> str:
+    """Return the PriorityClass that the pods of a Job name and that does not exist; "" if it exists, or if unknown."""
+    name: str = (job.spec.template.get("spec") or {}).get("priorityClassName") or "" if job is not None else ""
+    return name if queues.pod_classes is not None and name not in queues.pod_classes else ""
 
 
 def selects_namespace(cluster_queue: ClusterQueue, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> bool:

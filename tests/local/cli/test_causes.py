@@ -80,10 +80,12 @@ async def test_what_a_probe_said_survives_evictions(user: Callable[..., User], c
 
 @EMBEDDED
 async def test_pods_without_a_node_are_the_reason_before_and_after_the_last_retry(user: Callable[..., User]) -> None:
-    """The quota is free, and the only node has not the label that the pods require."""
+    """The quota is free, and the only node has not the label that the affinity of the pods requires."""
     me = user("4s")
     picky = JOB.format(name="picky", command="[sleep, '600']", spec="backoffLimit: 6", cpu="100m")
-    me.says("submit", "-f", "-", stdin=picky.replace("Never", "Never\n      nodeSelector: {gpu: a100}"))
+    terms = "{nodeSelectorTerms: [{matchExpressions: [{key: gpu, operator: Exists}]}]}"
+    affinity = f"affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {terms}}}}}"
+    me.says("submit", "-f", "-", stdin=picky.replace("Never", f"Never\n      {affinity}"))
     change = "a node has the labels that the pods' node selector and affinity require"
 
     def found() -> tuple[str, list[str]]:
@@ -281,8 +283,16 @@ def golden(name: str) -> str:
 @EMBEDDED
 async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Callable[..., User]) -> None:
     me = user("8s")
+    me.says("hold", "user-queue")
     for name in ("gold-1", "gold-2"):
-        me.says("submit", "-f", "-", stdin=golden(name))
+        submitted = me.run("submit", "-f", "-", "-o", "json", stdin=golden(name))
+        assert submitted.returncode == 2
+        assert json.loads(submitted.stdout)[0]["note"] == "can never start: PriorityClass golden does not exist"
+    await me.until_state("gold-1", "Pending")
+    waiting = me.run("explain", "gold-1", "-o", "json")
+    assert json.loads(waiting.stdout)["code"] == "NEVER/Misconfigured"
+    assert "PriorityClass golden does not exist" in me.says("show", "gold-1")
+    me.says("release", "user-queue")
     await me.until_state("gold-1", "Starting")
 
     async def is_named() -> bool:

@@ -160,7 +160,10 @@ def test_a_job_that_can_never_start_raises_at_once(sluice_client: Client) -> Non
 
 @pytest.mark.parametrize(
     ("queue", "cpu", "reason"),
-    [("no-such-queue", "1", "LocalQueue no-such-queue does not exist"), (QUEUE, "5", "asks 5 cpu, queue limit 4")],
+    [
+        ("no-such-queue", "1", "LocalQueue no-such-queue does not exist"),
+        (QUEUE, "5", "asks 5 cpu, queue limit 4; also can never start: the only node, .*; a pod requests 5"),
+    ],
 )
 def test_submit_raises_for_a_job_that_can_never_start_and_the_job_stays(
     sluice_client: Client, queue: str, cpu: str, reason: str
@@ -380,11 +383,18 @@ def test_a_job_that_is_deactivated_before_it_starts_has_no_log_to_follow(
 def test_pods_that_the_server_refuses_are_the_cause(sluice_client: Client) -> None:
     tree = manifest("true")
     tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"
-    job = sluice_client.submit(tree, queue=QUEUE)
+    job = sluice_client.submit(tree, queue=QUEUE, check=False)
     why = "no pod can be created: no PriorityClass with name golden was found"
     assert next(update for update in sluice_client.watch(job, timeout=SECONDS) if update.cause).cause == why
     with pytest.raises(Timeout, match=why):
         sluice_client.wait(job, timeout=1)
+
+
+def test_a_job_with_several_obstacles_names_all(sluice_client: Client) -> None:
+    tree = manifest("true", cpu="5")
+    tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"
+    with pytest.raises(NeverStarts, match="PriorityClass golden does not exist; also .* limit 4; also .* the only node"):
+        sluice_client.submit(tree, queue=QUEUE)
 
 
 def test_logs_are_followed_from_before_the_start_to_the_end(sluice_client: Client) -> None:

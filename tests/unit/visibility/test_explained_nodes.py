@@ -240,3 +240,38 @@ def test_a_job_too_large_for_quota_whose_node_selector_matches_no_node_names_bot
     less, more = found.changes
     assert less.endswith(", and its nodeSelector matches a node")
     assert more.endswith(f", and {LABEL}")
+
+
+NO_CLASS = "PriorityClass golden, which its pods name, does not exist"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "code", "sentence", "changes"),
+    [
+        (
+            ROOMY,
+            "NEVER/Misconfigured",
+            f"{NO_CLASS}.",
+            [
+                "its pods name another PriorityClass (sluice submit --replace -f FILE)",
+                "an admin creates PriorityClass golden",
+            ],
+        ),
+        (
+            FIXED,
+            "NEVER/Misconfigured",
+            f"{NO_CLASS}, and no node is large enough for its pods: {LACKS}.",
+            [
+                "its pods name another PriorityClass and its pods request less (sluice submit --replace -f FILE)",
+                f"an admin creates PriorityClass golden, and {BIGGER_LOCAL_NODE}",
+            ],
+        ),
+    ],
+)
+def test_a_missing_priority_class_of_pods_is_the_reason_before_admission(
+    nodes: list[NodeFacts], code: str, sentence: str, changes: list[str]
+) -> None:
+    found = explained(job(), workload(), nodes=nodes, missing_class="golden")
+    assert (found.code, found.sentence, found.changes) == (code, sentence, changes)
+    started = explained(job(**STARTING), holding("j", "1"), nodes=ROOMY, missing_class="golden")
+    assert started.code == "", "what the API server says is known then"

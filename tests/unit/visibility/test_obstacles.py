@@ -65,6 +65,8 @@ def judged(reason: str, message: str = "") -> Workload:
 REFUSED = frozenset({(job().metadata.uid, "urgnt")})  # by an Event of the manager
 HUGE, GPU = job(requests={"cpu": "64"}), job(requests={"cpu": "1", "gpu": "1"})
 NO_CLASS = "cannot start: WorkloadPriorityClass {} does not exist"
+GOLDEN = job(pod={"priorityClassName": "golden"})
+NO_POD_CLASS = "can never start: PriorityClass golden does not exist; did you mean gold?"
 NOT_SELECTED = "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)"
 TOO_LARGE = "can never start: asks 64 cpu, queue limit 4"
 NO_QUOTA = "cannot start: ClusterQueue cq has no quota for gpu"

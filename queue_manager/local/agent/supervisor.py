@@ -37,6 +37,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -76,6 +77,8 @@ run=$1
 _RESET = [s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)]
 _POLL_SECONDS = 0.1
 NAME = "sluice-container"  # $0 of the shell
+ENV = "/usr/bin/env"
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOG_POLL_SECONDS = 0.005
 LINGER_SECONDS = 1.0  # from the end of a container to that of its log, at most
 KILLED = 128 + signal.SIGKILL
@@ -197,7 +200,10 @@ def spawn(
             # messages of the shell itself are not the container's output
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        command = ["/bin/sh", "-c", _SCRIPT, NAME, run.base, cgroup, directory, *argv]
+        # A shell may drop variables whose names are not its own, such as A-B.
+        others = [f"{name}={value}" for name, value in environment.items() if not _SHELL_NAME.fullmatch(name)]
+        program = [ENV, *others, *argv] if others and "=" not in argv[0] else argv
+        command = ["/bin/sh", "-c", _SCRIPT, NAME, run.base, cgroup, directory, *program]
         pid = _spawn(command, environment, files)
         starter_peak = own_peak()
     finally:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from queue_manager.api import reasons
 from queue_manager.api.condition_types import ADMITTED, FINISHED, PODS_READY
@@ -68,7 +68,10 @@ def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         return
     retried = {job.metadata.uid for job in snapshot.jobs or () if failed_pods(job.status)}  # waited for another try
     first_tries = [each for each in snapshot.workloads or () if each.job_uid not in retried]
-    starts = [(took, each) for each in first_tries if (took := observed_start(each)) is not None]
+    placed = _placed_at(snapshot)
+    starts = [
+        (took, each) for each in first_tries if (took := observed_start(each, placed.get(each.job_uid))) is not None
+    ]
     start = max(starts, key=lambda found: found[0], default=None)
     pull = max(snapshot.image_pulls, key=lambda found: found.took, default=None)
     if what := _what_is_short(snapshot, chosen.timeout, start, pull):
@@ -147,14 +150,31 @@ def _such_as(workloads: Sequence[Workload]) -> str:
     return f"The pods of Job {first}" if len(workloads) == 1 else f"The pods of {len(workloads)} Jobs, such as {first},"
 
 
-def observed_start(workload: Workload) -> timedelta | None:
-    """The time from admission until all pods were ready first; None if unknown."""
+def _placed_at(snapshot: ClusterSnapshot) -> dict[str, datetime]:
+    """When the last pod of each Job got a node, by the UID of the Job."""
+    found: dict[str, datetime] = {}
+    for pod in snapshot.pods or ():
+        placed = next((c for c in pod.status.conditions if c.type == "PodScheduled" and c.is_true), None)
+        if pod.metadata.controller is not None and placed is not None and placed.last_transition_time is not None:
+            uid = pod.metadata.controller.uid
+            found[uid] = max(placed.last_transition_time, found.get(uid, placed.last_transition_time))
+    return found
+
+
+def observed_start(workload: Workload, placed: datetime | None = None) -> timedelta | None:
+    """The time from admission until all pods were ready first; None if unknown.
+
+    `placed`: when the last of them got a node. What they waited for one says nothing about their start.
+    """
     admitted, ready = workload.condition(ADMITTED), workload.condition(PODS_READY)
     if admitted is None or ready is None or not (admitted.is_true and ready.is_true) or ready.reason != reasons.STARTED:
         return None
     if admitted.last_transition_time is None or ready.last_transition_time is None:
         return None
-    return ready.last_transition_time - admitted.last_transition_time
+    began = admitted.last_transition_time
+    if placed is not None and began < placed <= ready.last_transition_time:
+        began = placed
+    return ready.last_transition_time - began
 
 
 def _ends(chosen: WaitForPodsReady) -> bool:

@@ -107,6 +107,7 @@ async def test_the_environment_has_only_variables_of_the_pod(world: World) -> No
     env = [
         {"name": "A", "value": "1"},
         {"name": "end", "value": "kept"},
+        {"name": "my.var-1", "value": "a b=c"},
         {"name": "files", "value": "kept"},
         {"name": "B", "value": "$(A)2 $$(A) $(MISSING)"},
         {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -126,7 +127,7 @@ async def test_the_environment_has_only_variables_of_the_pod(world: World) -> No
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {
         "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
-        "end": "kept", "files": "kept", "A": "1",
+        "end": "kept", "files": "kept", "A": "1", "my.var-1": "a b=c",
         "B": "12 $(A) $(MISSING)",
         "NAME": "pod", "NODE": "node-1", "IP": "127.0.0.1", "CPU": "1500",
     }  # fmt: skip

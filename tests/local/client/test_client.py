@@ -393,7 +393,9 @@ def test_pods_that_the_server_refuses_are_the_cause(sluice_client: Client) -> No
 def test_a_job_with_several_obstacles_names_all(sluice_client: Client) -> None:
     tree = manifest("true", cpu="5")
     tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"
-    with pytest.raises(NeverStarts, match="PriorityClass golden does not exist; also .* limit 4; also .* the only node"):
+    with pytest.raises(
+        NeverStarts, match="PriorityClass golden does not exist; also .* limit 4; also .* the only node"
+    ):
         sluice_client.submit(tree, queue=QUEUE)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from job_controller.model import Condition, Job, JobStatus, Key, Object, ObjectMeta, OwnerReference, Pod
+from job_controller.model import Condition, Job, JobStatus, Key, Object, ObjectMeta, OwnerReference, Pod, PodStatus
 from queue_manager.api.events import Event, Reference
 from queue_manager.api.keys import FINALIZER
 from queue_manager.api.types import (
@@ -90,6 +90,13 @@ def true(type: str, at: datetime = NOW, reason: str = "Any") -> Condition:
 
 def started_after(span: timedelta) -> Workload:
     return workload(true("QuotaReserved"), true("Admitted"), true("PodsReady", NOW + span, "Started"))
+
+
+def placed_at(at: datetime) -> Pod:
+    """A pod of that Workload's Job, which got a node at this time."""
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="job", uid="job-uid", controller=True)
+    meta = ObjectMeta(name="p", namespace="team", owner_references=(owner,))
+    return Pod(metadata=meta, status=PodStatus(conditions=(true("PodScheduled", at),)))
 
 
 def config(**settings: object) -> KueueConfig:
@@ -401,6 +408,11 @@ SILENT: dict[str, dict[str, object]] = {
         "config": config(timeout=timedelta(seconds=100), requeuing_strategy=LIMITED),
         "workloads": [started_after(90 * SECOND)],
         "jobs": [Job(metadata=ObjectMeta(name="job", namespace="team", uid="job-uid"), status=JobStatus(failed=1))],
+    },
+    "pods that have waited for a node, and were ready soon after": {
+        "config": SHORT,
+        "workloads": [started_after(90 * SECOND)],
+        "pods": [placed_at(NOW + 80 * SECOND)],
     },
     "an image pull that is much faster than the timeout": {"image_pulls": PULLS},
     "pods that have become ready once the image was there": {

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from job_controller.model import Job, Key
-from queue_manager.api.api_resources import JOBS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import NoResponse
@@ -36,7 +36,16 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
-from queue_manager.visibility.job_states import AWAITS_NODE, JobRow, JobState, job_row, job_state
+from queue_manager.visibility.job_states import (
+    AWAITS_NODE,
+    JobRow,
+    JobState,
+    Shape,
+    job_row,
+    job_state,
+    refused_equivalent,
+    refused_shapes,
+)
 from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, further_texts, node_obstacle, obstacles
 from queue_manager.visibility.running_or_starting import failed_pods
@@ -81,6 +90,7 @@ class JobWait:
     _failed: dict[Key, int] = field(default_factory=dict)  # pods, as of then
     _queues: ReadableQueues | None = None
     _queues_at: float = 0.0
+    _refused_shapes: dict[str, tuple[float, dict[Shape, Workload]]] = field(default_factory=dict)  # with the time read
     _nodes: Sequence[NodeFacts] | None = None  # read once: they do not change while `sluice up` runs
     _are_nodes_read: bool = False
 
@@ -149,9 +159,20 @@ class JobWait:
         """Return the row of a Job, whose reason is that of `sluice ps`."""
         pods = await read_troubled_pods(self.client, [job], job.metadata.namespace)
         workloads = [workload] if workload is not None else []
+        if workload is not None and job_state(job, workload, now) == JobState.PENDING:
+            equivalent = refused_equivalent(workload, await self._refused(workload.metadata.namespace))
+            workloads += [equivalent] if equivalent is not None else []
         rows = await rows_with_retries(self.client, [job], workloads, pods, now)
         (row,) = await with_refused_pods(self.client, rows, [job])
         return row
+
+    async def _refused(self, namespace: str) -> dict[Shape, Workload]:
+        """Return the Workloads that do not fit, by shape, as of at most QUEUES_SECONDS ago."""
+        read_at, found = self._refused_shapes.get(namespace, (float("-inf"), {}))
+        if monotonic() - read_at > QUEUES_SECONDS:
+            found = refused_shapes(await self.client.list(WORKLOADS, namespace, type=Workload))
+            self._refused_shapes[namespace] = (monotonic(), found)
+        return found
 
     def _loss(self, key: Key, job: Job, workload: Workload | None, now: datetime) -> str:
         """Return why a Job that ran is starting again; "" for any other."""

@@ -118,13 +118,14 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _instead(unknown: Sequence[str], command: argparse.ArgumentParser) -> str:
     """Return which options of the command may have been meant, after a semicolon; "" if none is similar."""
-    from queue_manager.visibility.similar_names import did_you_mean
+    from queue_manager.visibility.similar_names import similar_names, suggestion
 
-    options = [option for action in command._actions for option in action.option_strings]
-    if "--wait" in options and unknown[0].startswith("--timeout"):
+    options = [option[2:] for action in command._actions for option in action.option_strings if option[:2] == "--"]
+    name = unknown[0].partition("=")[0]
+    if "wait" in options and name == "--timeout":
         return "; the time is that of --wait: --wait 5m"
-    near = did_you_mean(unknown[0].partition("=")[0], options, most=1) if unknown[0].startswith("--") else ""
-    return f"; {near}" if near else ""
+    near = similar_names(name[2:], options, most=1) if name.startswith("--") else []
+    return f"; {suggestion([f'--{option}' for option in near])}" if near else ""
 
 
 if __name__ == "__main__":

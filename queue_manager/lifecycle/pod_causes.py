@@ -117,7 +117,9 @@ def _starting(pod: Pod) -> PodCause | None:
     found = next(((c, waiting) for c, waiting in waits if waiting is not None and waiting.reason in STARTING), None)
     if found is None:
         return None
-    text = f"{found[1].reason}: container {found[0].name} has not started"
+    init = next((c.name for c in pod.status.init_container_statuses if c.state.terminated is None and not c.ready), "")
+    what = f"init container {init} has not ended" if init else f"container {found[0].name} has not started"
+    text = f"{found[1].reason}: {what}"
     return PodCause(CauseRank.STARTING, text, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.name)
 
 

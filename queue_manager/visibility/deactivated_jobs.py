@@ -19,7 +19,7 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
-from queue_manager.lifecycle.pod_causes import LATE_RETRY, OOM_KILLED, START_ERRORS
+from queue_manager.lifecycle.pod_causes import CONTAINER_FAULTS, LATE_RETRY, OOM_KILLED, START_ERRORS
 from queue_manager.lifecycle.refused_pods import NO_PODS, refusal_text
 from queue_manager.visibility.attempt_counts import count_budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.job_causes import recorded_cause
@@ -185,7 +185,7 @@ def retries_left(job: Job, workload: Workload) -> str:
     per_index = job.spec.backoff_limit_per_index is not None
     if deactivation(workload)[0] != LIMIT or per_index or limit is None or not 0 <= used < limit:
         return ""
-    return f"waitForPodsReady gave up after {used} of {limit} retries (backoffLimitCount)"
+    return f"waitForPodsReady gave up after {used} of the Job's {limit} retries"
 
 
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
@@ -244,6 +244,8 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
         return f"fix its command, then submit it again (sluice cancel {job})"
     if last_error.startswith(NO_PODS):
         return f"correct what the API server names, then: {again}"
+    if last_error.startswith(CONTAINER_FAULTS):
+        return f"create what its containers refer to ({last_error.partition(': ')[2]}), then: {again}"
     if why == OUT_OF_MEMORY:
         return f"raise its memory limit, then: {again}"
     if why == RETRIED_LATE:

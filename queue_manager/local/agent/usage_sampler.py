@@ -1,7 +1,8 @@
 """Samples the containers that no cgroup measures, while they run.
 
 Each is sampled every tenth of a second while it is young, later every second. What a container uses between its last
-sample and its end is missed, unless it is killed (pod_processes.py).
+sample and its end is missed, unless it is killed (pod_processes.py). The memory of its first sample does not count: its
+program may just be loaded, and the container end before the next sample.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class UsageSampler:
                 found = {}
             for pid, usage in found.items():
                 worker, name = workers[pid]
-                worker.processes.add_sample(name, pid, usage)
+                is_first = self._born[pid] == begun
+                worker.processes.add_sample(name, pid, usage._replace(peak_bytes=None) if is_first else usage)
             young = any(begun - born < YOUNG_SECONDS for born in self._born.values())
             await asyncio.sleep(max(YOUNG_PERIOD if young else PERIOD, PAUSE_FACTOR * (monotonic() - begun)))

@@ -69,7 +69,7 @@ async def test_run_says_that_its_retries_are_not_all_used(user: Begin) -> None:
         "sluice run: --retries 5: the Job may be deactivated after 0: retry 1 comes 10 s after the first failure, and "
         "waitForPodsReady waits 3 s for ready pods, 2 times (backoffLimitCount 1)"
     ) in said
-    assert said.endswith("; waitForPodsReady gave up after 0 of 5 retries (backoffLimitCount)")
+    assert said.endswith("; waitForPodsReady gave up after 0 of the Job's 5 retries")
     none = ran(me, "--name", "none", "-d", "--retries", "0", "--", "true")
     assert "waitForPodsReady" not in none.stderr
 
@@ -518,3 +518,20 @@ def test_ctrl_c_of_run_before_the_job_is_created_says_that_nothing_was_created(t
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "sluice run: interrupted: nothing was created\n")
+
+
+@EMBEDDED
+async def test_a_wait_names_the_job_with_equal_requests_that_does_not_fit(user: Begin) -> None:
+    me = user()
+    for name in ("holder", "first", "second"):
+        me.submit(name, cpu="2")
+    await me.until_state("holder", "Running")
+    like = "like Job first with the same requests"
+
+    async def is_behind() -> bool:
+        return like in " ".join(me.says("ps").split())
+
+    await until(is_behind, "the scheduler has tried the first")
+    (outcome,) = json.loads(me.run("wait", "second", "--timeout", "1s", "-o", "json").stdout)
+    assert outcome["result"] == "timeout"
+    assert re.fullmatch(rf"needs 2 more cpu \(.*\), {like}", outcome["reason"])

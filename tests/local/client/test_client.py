@@ -394,7 +394,7 @@ def test_a_job_with_several_obstacles_names_all(sluice_client: Client) -> None:
     tree = manifest("true", cpu="5")
     tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"
     with pytest.raises(
-        NeverStarts, match="PriorityClass golden does not exist; also .* limit 4; also .* the only node"
+        NeverStarts, match=r"PriorityClass golden does not exist; also .* limit 4; also .* the only node"
     ):
         sluice_client.submit(tree, queue=QUEUE)
 

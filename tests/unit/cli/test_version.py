@@ -47,6 +47,7 @@ def test_a_usage_error_has_the_usage_of_its_command(
         ("--relpace", "--relpace; did you mean --replace?"),
         ("--relpace=a", "--relpace=a; did you mean --replace?"),
         ("--timeout", "--timeout; the time is that of --wait: --wait 5m"),
+        ("--retries", "--retries"),
         ("relpace", "relpace"),
     ],
 )

@@ -227,5 +227,7 @@ def test_a_container_that_is_being_created_is_the_cause_at_the_deadline_alone() 
     creating, stuck = pod("Pending", waiting("ContainerCreating")), pod("Pending", stuck=NODES)
     assert worst_cause([creating]) is None
     assert cause_at_deadline([creating], at(0)) == "ContainerCreating: container c has not started"
+    initializing = pod("Pending", waiting("PodInitializing"), init={"running": {}})
+    assert cause_at_deadline([initializing], at(0)) == "PodInitializing: init container i has not ended"
     assert cause_at_deadline([creating, stuck], at(0)) == "0/3 nodes: Insufficient cpu"
     assert cause_at_deadline([pod("Pending", waiting("ContainerCreating"), deleted=True)], at(0)) == ""

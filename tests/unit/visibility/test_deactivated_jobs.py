@@ -175,6 +175,20 @@ def test_an_oom_killed_job_has_that_cause() -> None:
     assert row.action == "raise its memory limit, then: sluice reactivate j"
 
 
+@pytest.mark.parametrize(
+    ("cause", "does"),
+    [
+        (
+            'CreateContainerConfigError: configmap "gone" not found',
+            'create what its containers refer to (configmap "gone" not found)',
+        ),
+        ("no pod can be created: exceeded quota: pods", "correct what the API server names"),
+    ],
+)
+def test_what_the_cause_names_is_put_right_before_a_reactivation(cause: str, does: str) -> None:
+    assert action("pods not ready", "j", last_error=cause) == f"{does}, then: sluice reactivate j"
+
+
 def test_a_disrupted_pod_does_not_count_as_crashed() -> None:
     assert crashed(exited("j-aaaaa", 10, disrupted=True)).why == "pods not ready"
 
@@ -239,8 +253,18 @@ def test_a_timeout_before_the_retry_is_a_cause_besides_the_failure() -> None:
 @pytest.mark.parametrize(
     ("reason", "failed", "spec", "text"),
     [
-        (LIMIT, 3, {"backoffLimit": 5}, "waitForPodsReady gave up after 2 of 5 retries (backoffLimitCount)"),
-        (LIMIT, 1, {"backoffLimit": 5}, "waitForPodsReady gave up after 0 of 5 retries (backoffLimitCount)"),
+        (
+            LIMIT,
+            3,
+            {"backoffLimit": 5},
+            "waitForPodsReady gave up after 2 of the Job's 5 retries",
+        ),
+        (
+            LIMIT,
+            1,
+            {"backoffLimit": 5},
+            "waitForPodsReady gave up after 0 of the Job's 5 retries",
+        ),
         (LIMIT, 0, {"backoffLimit": 5}, ""),
         (LIMIT, 6, {"backoffLimit": 5}, ""),
         (LIMIT, 1, {"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 2}, ""),

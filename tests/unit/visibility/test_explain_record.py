@@ -550,7 +550,7 @@ def test_a_deactivated_job_starts_when_its_cause_is_gone_and_it_is_reactivated(
 def test_a_job_that_gave_up_before_its_retries_were_used_says_so() -> None:
     evicted = cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", message="too many tries")
     its = workload(active=False, conditions=[evicted])
-    said = "Not all of its retries were used: waitForPodsReady gave up after 2 of 5 retries (backoffLimitCount)."
+    said = "Not all of its retries were used: waitForPodsReady gave up after 2 of the Job's 5 retries."
     for failed, expected in ((3, True), (6, False)):
         found = explain(job(status={"failed": failed}, backoffLimit=5), its, Surroundings(), at(60))
         assert found.sentence.endswith(said) is expected

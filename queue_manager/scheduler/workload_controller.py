@@ -150,7 +150,8 @@ class WorkloadController:
         now = self._runtime.clock.now()
         self._settings = without_future_times(self._settings, now)
         step = next_step(workload, view, self._settings, now)
-        if _stops_pods(step) and not view.pod_cause and _awaits_pods(workload):
+        is_evicted = workload.is_true(condition_types.EVICTED)
+        if _stops_pods(step) and not view.pod_cause and not is_evicted and _awaits_pods(workload):
             view = replace(view, pod_cause=await self._refusal(workload))
             step = next_step(workload, view, self._settings, now)
         try:

@@ -81,6 +81,7 @@ class Tour:
         await self.a_job_is_stopped_twice()
         await self.a_job_exceeds_its_time()
         await self.an_orphan_is_adopted()
+        await self.a_job_whose_pods_are_refused_is_stopped()
         await self.writes_conflict()
 
     async def _queues(self) -> None:
@@ -133,6 +134,24 @@ class Tour:
         await self.scenario.until_admitted(job)
         await until(lambda: self._active(job, 1), "its pod is active")
         await self._add_orphan(job)
+
+    async def a_job_whose_pods_are_refused_is_stopped(self) -> None:
+        """The queue reads why, to record the cause."""
+        job = f"{ENDLESS}-4"
+        self.proxy.refuse(422, 1_000, to=lambda request: request.method == "POST" and request.path.endswith("/pods"))
+        await self.scenario.submit(job)
+        await self.scenario.until_admitted(job)
+        await until(lambda: self._is_counted(job, "FailedCreate", 1), "the Job controller says why it has no pod")
+        await self._set_active(job, active=False)
+
+        async def recorded() -> bool:
+            status = (await self.scenario.workload(job))["status"]
+            attempts = status.get("requeueHistory", {}).get("attempts", [])
+            return [attempt["podCause"][:22] for attempt in attempts] == ["no pod can be created:"]
+
+        await until(recorded, "the cause is recorded")
+        self.proxy.refusals.pop()
+        await self.scenario.api.delete(JOBS, self.scenario.namespace, job)
 
     async def _add_orphan(self, job: str) -> None:
         """Wait until a pod with the labels of the Job has an owner, and delete the Job."""

@@ -185,9 +185,7 @@ class WorkloadController:
         about = f"reason={CREATE_FAILED},involvedObject.uid={workload.job_uid}"
         try:
             events = await self._runtime.client.list(EVENTS, job.metadata.namespace, field_selector=about, type=Event)
-        except ApiError as error:
-            if not error.is_forbidden:
-                raise
+        except ApiError:  # the attempt ends all the same
             return ""
         event = newest_refusal(job, events)
         return one_line(refusal_text(event)) if event is not None else ""

@@ -155,19 +155,19 @@ _COMES_FIRST = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_ST
 
 def _pods_never_run(case: Case, of_pods: PodObstacle, found: Finding) -> Finding:
     """The reason of a Job whose pods can never run. `found`: without that rule."""
-    of_job = f"{of_pods.author_change} ({case.resubmission})"
-    of_node = [of_pods.admin_change] if of_pods.admin_change else []
+    of_author = f"{of_pods.author_change} ({case.resubmission})"
+    of_admin = [of_pods.admin_change] if of_pods.admin_change else []
     sentence = sentence_of(of_pods.clause)
     if case.state == JobState.DEACTIVATED:
         sentence = f"It is deactivated, and {of_pods.clause}."
-        of_node = [f"{change}; then it is reactivated" for change in of_node]
+        of_admin = [f"{change}; then it is reactivated" for change in of_admin]
     elif case.workload is not None and case.workload.is_true(condition_types.QUOTA_RESERVED):
         sentence = f"It holds its quota, but {of_pods.clause}."
     elif found.reason == reasons.SUSPENDED:
         sentence = f"{sentence} {found.sentence}"
-        of_job = f"{of_job}, and the queue is released"
-        of_node = [f"{change}, and the queue is released" for change in of_node]
-    return Finding(of_pods.reason, sentence, (of_job, *of_node), case.resubmission, found.message)
+        of_author = f"{of_author}, and the queue is released"
+        of_admin = [f"{change}, and the queue is released" for change in of_admin]
+    return Finding(of_pods.reason, sentence, (of_author, *of_admin), case.resubmission, found.message)
 
 
 def _pods_never_run_either(of_pods: PodObstacle, found: Finding) -> Finding:

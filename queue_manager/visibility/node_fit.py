@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
@@ -50,18 +50,23 @@ class Lacks:
     """What the nodes of `sluice up` lack for a pod of a Job. Empty: one of them would fit, or that is unknown.
 
     `labels`: those of its nodeSelector, as `disk=ssd`, that no node has; if each is on some node, all of them.
-    `absent`: the resources that no node has. `texts`: of all that is lacking, as people read them.
+    `absent`: the resources that no node has, with a text each. `excess`: which request exceeds the largest node.
     """
 
     labels: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    excess: str = ""  # which request exceeds the largest node
-    texts: Sequence[str] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    excess: str = ""
+
+    @property
+    def labels_text(self) -> str:
+        """`no node has the label disk=ssd of its nodeSelector`; "" if no label is lacking."""
+        plural = "s" if len(self.labels) > 1 else ""
+        return f"no node has the label{plural} {' and '.join(self.labels)} of its nodeSelector" if self.labels else ""
 
     @property
     def text(self) -> str:
-        """`no node has the label disk=ssd of its nodeSelector; the only node, n, has 2 cpu allocatable; a pod ...`."""
-        return "; ".join(self.texts)
+        """All that is lacking; "" if nothing is."""
+        return "; ".join(part for part in (self.labels_text, *self.absent.values(), self.excess) if part)
 
 
 NOTHING = Lacks()
@@ -71,7 +76,7 @@ def lacks_of_fixed_nodes(job: Job | None, workload: Workload | None, nodes: Sequ
     """Compare a pod with the nodes of `sluice up` alone, which are added only when that starts."""
     fixed = [node for node in nodes or () if node.labels.get(keys.LOCAL_NODE) == "true"]
     found = (_lacks(pod_spec, fixed) for pod_spec in _pod_specs(job, workload))
-    return next((lacks for lacks in found if lacks.texts), NOTHING) if fixed else NOTHING
+    return next((lacks for lacks in found if lacks.text), NOTHING) if fixed else NOTHING
 
 
 def no_fixed_node_fits(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> str:
@@ -83,18 +88,16 @@ def _lacks(pod_spec: Json, nodes: Sequence[NodeFacts]) -> Lacks:
     """The size is compared with the nodes that the nodeSelector chooses, or with all if it chooses none."""
     selector = pod_spec.get("nodeSelector") or {}
     chosen = _chosen(selector, nodes)
-    labels: tuple[str, ...] = ()
-    texts: list[str] = []
-    if not chosen:
-        on_nodes = {label for node in nodes for label in node.labels.items()}
-        missing = sorted(selector.items() - on_nodes) or sorted(selector.items())
-        labels = tuple(f"{name}={value}" for name, value in missing)
-        plural = "s" if len(labels) > 1 else ""
-        texts = [f"no node has the label{plural} {' and '.join(labels)} of its nodeSelector"]
+    on_nodes = {label for node in nodes for label in node.labels.items()}
+    missing = [] if chosen else sorted(selector.items() - on_nodes) or sorted(selector.items())
     beyond = _beyond_all(pod_spec, None, chosen or nodes)
-    absent = {name: text for name, text in beyond.items() if text.startswith(f"no node has {name};")}
+    absent = {
+        name: text
+        for name, text in beyond.items()
+        if name in pod_requests(pod_spec) and not any(amount(name, node.allocatable.get(name, "0")) for node in nodes)
+    }
     excess = "; ".join(text for name, text in beyond.items() if name not in absent)
-    return Lacks(labels, tuple(absent), excess, [*texts, *absent.values(), *([excess] if excess else [])])
+    return Lacks([f"{name}={value}" for name, value in missing], absent, excess)
 
 
 def _chosen(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> list[NodeFacts]:

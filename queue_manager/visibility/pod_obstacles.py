@@ -77,8 +77,8 @@ def _of_labels(lacks: Lacks) -> Iterator[PodObstacle]:
         command = f"kubectl label node NODE {' '.join(lacks.labels)}"
         yield PodObstacle(
             reason=NO_MATCHING_NODE,
-            lacks=lacks.texts[0],
-            clause=lacks.texts[0],
+            lacks=lacks.labels_text,
+            clause=lacks.labels_text,
             author_change="its nodeSelector matches a node",
             admin_change=f"a node gets the label{'s' if len(lacks.labels) > 1 else ''} ({command})",
             beside_less="its nodeSelector matches a node",
@@ -89,8 +89,7 @@ def _of_labels(lacks: Lacks) -> Iterator[PodObstacle]:
 
 def _of_absent(lacks: Lacks) -> Iterator[PodObstacle]:
     """`sluice up` offers its nodes cpu, memory and ephemeral storage only."""
-    for name in lacks.absent:
-        text = next(text for text in lacks.texts if text.startswith(f"no node has {name};"))
+    for name, text in lacks.absent.items():
         not_requested = f"it does not request {name}"
         yield PodObstacle(EXCEEDS_NODES, text, text, not_requested, "", not_requested, f"do not request {name}", "")
 

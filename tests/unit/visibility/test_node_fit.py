@@ -84,7 +84,7 @@ def test_labels_that_no_node_has_are_named(selector: dict[str, str], text: str) 
 def test_labels_resources_and_size_that_are_lacking_are_named_together() -> None:
     picky = job(requests={"cpu": "16", "gpu": "1"}, pod={"nodeSelector": {"disk": "ssd"}})
     lacks = lacks_of_fixed_nodes(picky, None, [LOCAL])
-    assert (lacks.labels, lacks.absent) == (("disk=ssd",), ("gpu",))
+    assert (lacks.labels, [*lacks.absent]) == (["disk=ssd"], ["gpu"])
     assert lacks.text == (
         "no node has the label disk=ssd of its nodeSelector; no node has gpu; a pod requests 1; "
         "the only node, n, has 2 cpu allocatable; a pod requests 16"

@@ -61,7 +61,7 @@ async def test_without_any_permission_all_needed_rights_are_named(
 ) -> None:
     said = await refusal(kubeconfig=await of(await account(api, namespace, []), plane, tmp_path))
     assert said.startswith("missing permissions in all namespaces: get, delete, list, watch, patch jobs.batch; patch ")
-    assert "create, delete, patch, list, watch pods; create, patch events; " in said
+    assert "create, delete, patch, list, watch pods; create, patch, list events; " in said
 
 
 async def test_missing_rights_of_several_places_are_named_at_once(

@@ -37,7 +37,7 @@ from queue_manager.visibility.job_causes import cause_of, recorded_cause
 from queue_manager.visibility.job_states import JobState, shown_cause
 from queue_manager.visibility.log_selection import log_sources
 from queue_manager.visibility.memory_advice import memory_advice
-from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, missing_pod_class, obstacle
+from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, missing_pod_class, obstacles
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.reason_codes import ReasonClass
@@ -78,7 +78,7 @@ async def read_explanation(
         settings=settings_of(config) if config is not None else WorkloadSettings(),
         local=local,
         above=above,
-        obstacle=obstacle(target.job, target.workload, queues, default_ns),
+        obstacles=[*obstacles(target.job, target.workload, queues, default_ns)],
         names=queues.names(key.namespace),
         sees_queues=queues.local is not None,
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),

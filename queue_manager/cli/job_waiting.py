@@ -17,6 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from job_controller.model import Job, Key
+from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
@@ -192,7 +193,8 @@ class JobWait:
         if row.state == JobState.SUSPENDED:
             return "it is suspended and in no queue"
         failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))
-        cause = failure.text if failure is not None else ""
+        of_pods = failure is not None and (row.cause or row.reason != DEADLINE_EXCEEDED)  # the deadline has ended them
+        cause = failure.text if failure is not None and of_pods else ""
         return found.text if found is not None else cause or reason(row)
 
     async def _obstacles(self, job: Job, workload: Workload | None, state: JobState) -> list[Obstacle]:

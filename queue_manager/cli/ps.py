@@ -102,7 +102,7 @@ def reason(row: JobRow) -> str:
     retry = "" if row.retry_at is None else f"retry at {deadline(row.retry_at, SystemClock().now())}"
     is_over = row.state in AFTER_AN_ATTEMPT
     if row.no_node and not row.cause:
-        return never_starts(row.no_node, row.reason, text)
+        return never_starts(row.no_node, row.reason, text, row.obstacle)
     cause = f"{row.cause} ({row.no_node})" if row.no_node else row.cause
     why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
     return "; ".join(part for part in (why, retry) if part)

@@ -319,7 +319,7 @@ def facts(view: JobView, now: datetime) -> Table:
 def _why(view: JobView) -> str:
     """Return the cause of the Job's pods, then why its queue holds it, or the reason and message of its state."""
     if view.no_node and not view.cause:
-        return never_starts(view.no_node, view.reason, plain(view.reason, view.message))
+        return never_starts(view.no_node, view.reason, plain(view.reason, view.message), view.obstacle)
     if view.cause and says(view.cause, plain(view.reason, view.message)):
         return view.cause
     text = view.obstacle or reason(view)

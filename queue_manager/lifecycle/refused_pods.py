@@ -18,7 +18,7 @@ from job_controller.model import Job
 from queue_manager.api.events import Event
 
 NO_PODS = "no pod can be created: "
-_PREFIX = "Error creating: "
+_PREFIX = re.compile(r"(?:\(combined from similar events\): )?Error creating: ")
 _OBJECT = re.compile(r'^\S+ "[^"]*" (?:is )?(?:forbidden|invalid): ')
 
 
@@ -43,7 +43,7 @@ def refusal_text(event: Event) -> str:
 
 def answer(event: Event) -> str:
     """Return the answer of the API server in such an Event."""
-    return event.message.removeprefix(_PREFIX)
+    return _PREFIX.sub("", event.message, count=1)
 
 
 def without_object(text: str) -> str:

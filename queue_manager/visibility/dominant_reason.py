@@ -58,6 +58,7 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.node_advice import BIGGER_NODE, node_changes, request_less
 from queue_manager.visibility.node_fit import no_node_fits
+from queue_manager.visibility.obstacles import further
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, OF_AUTHOR, REASON_TEXTS, decided
 from queue_manager.visibility.pod_obstacles import PodObstacle, pod_obstacle
 from queue_manager.visibility.preempted_for import preempted_for
@@ -231,15 +232,20 @@ def _ran_too_long(workload: Workload) -> str:
 
 
 def _without_workload(case: Case) -> Finding:
-    obstacle = case.around.obstacle
+    obstacles = case.around.obstacles
     if not case.queue:
         command = f'kubectl patch job {case.key.name} -n {case.key.namespace} -p \'{{"spec":{{"suspend":false}}}}\''
         sentence = "It is suspended and in no queue: only a user starts it."
         changes = ("its spec.suspend is set to false", f"it gets the label {keys.QUEUE_NAME}")
         return Finding(reasons.SUSPENDED, sentence, changes, command)
-    if obstacle is not None and obstacle.never:
-        remedies = tuple(f"you {remedy}" for remedy in [obstacle.remedy] if remedy)
-        return Finding(reasons.MISCONFIGURED, sentence_of(obstacle.text), remedies, f"sluice cancel {case.argument}")
+    if obstacles and obstacles[0].never:
+        others = further(obstacles)
+        sentence = sentence_of(obstacles[0].text)
+        sentence = with_besides(sentence, "; ".join(each.text for each in others)) if others else sentence
+        remedies = ", and ".join(f"you {each.remedy}" for each in (obstacles[0], *others) if each.remedy)
+        return Finding(
+            reasons.MISCONFIGURED, sentence, (remedies,) if remedies else (), f"sluice cancel {case.argument}"
+        )
     if case.job is not None and is_overdue(case.job, case.now):
         sentence = "No Workload was created for it, so no controller has taken it up."
         changes = (
@@ -305,7 +311,8 @@ def _reserved(case: Case, workload: Workload) -> Finding:
 def _waiting(case: Case, workload: Workload) -> Finding:
     """The reason of a Job that is pending or backs off, and whether a present node is large enough for its pods."""
     found = _pending(case, workload)
-    lacks = no_node_fits(recorded_cause(workload), case.job, workload, case.around.nodes)
+    cause, nodes = recorded_cause(workload), case.around.nodes
+    lacks = no_node_fits(cause, case.job, workload, nodes, awaits_node=False)
     if not lacks or found.reason in NEVER_REASONS:
         return found
     sentence = f"{found.sentence} In its last attempt, {_present(lacks)}"

@@ -25,7 +25,7 @@ class Surroundings:
     """What surrounds a Job, as far as the reader may see it.
 
     `objects`: everything on which the scheduler's decisions depend; None if something is missing (`not_seen`).
-    `local`, `above`: its queues; None if they do not exist or are not visible. `obstacle`: what
+    `local`, `above`: its queues; None if they do not exist or are not visible. `obstacles`: what
     `visibility.obstacles` has found about a Job without a Workload.
     """
 
@@ -33,7 +33,7 @@ class Surroundings:
     settings: WorkloadSettings = field(default_factory=WorkloadSettings)
     local: LocalQueue | None = None
     above: ClusterQueue | None = None
-    obstacle: Obstacle | None = None
+    obstacles: Sequence[Obstacle] = ()
     names: KnownNames = NO_NAMES  # that messages about missing queues and flavors suggest
     sees_queues: bool = True  # whether `local` and `above` are visible if they exist
     not_seen: tuple[str, ...] = ()

@@ -135,11 +135,13 @@ def says(cause: str, text: str) -> bool:
     return cause == text or cause.startswith(f"{text} (")
 
 
-def never_starts(no_node: str, reason: str, text: str) -> str:
+def never_starts(no_node: str, reason: str, text: str, obstacle: str = "") -> str:
     """Return why a Job of which no node is large enough for a pod never starts: what its queue says first, if anything.
 
-    `text`: the sentence about `reason`.
+    `text`: the sentence about `reason`. `obstacle`: what else keeps it from starting, which comes first.
     """
+    if obstacle:
+        return f"{obstacle}; {no_node}"
     first = text if reason in _NEVER_ADMITTED else ""
     return f"can never start: {'; '.join(part for part in (first, no_node) if part)}"
 

@@ -128,9 +128,7 @@ class LogIndexer:
         end = log_trimming.surplus(size)
         if end > log_trimming.surplus(known):
             # In a thread: cutting off gigabytes takes a tenth of a second.
-            loop = asyncio.get_running_loop()
-            loop.run_in_executor(None, log_trimming.cut, run.log, end)
-            loop.run_in_executor(None, log_trimming.cut, run.errors, log_trimming.surplus(_size(run.errors)))
+            asyncio.get_running_loop().run_in_executor(None, log_trimming.cut, run.log, end)
             with contextlib.suppress(OSError):  # on a full disk the index keeps its old records
                 TimeIndex.read(run).cut(end).write(run)
 

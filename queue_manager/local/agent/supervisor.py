@@ -16,13 +16,12 @@ shell
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
 
-Standard output and standard error of the container go through a pipe each, as with containerd, to processes that
-append both to the log, and standard error to a file of its own as well: a container that reopens its output (`echo ...
->/dev/stderr`) would truncate a file. The log writers are in a session of their own, so that no signal for the container
-reaches them, and are reparented, so that the agent does not have to wait for them. They end when the last writer has
-closed the pipes, and then create the file `.eof`. A container counts as ended when that file exists, and thus its
-whole log, or after LINGER_SECONDS, because a child that left the session may hold a pipe. On a full disk the container
-blocks.
+The output of the container goes through a pipe to one more process, which appends it to the log: a container that
+reopens its output (`echo ... >/dev/stderr`) would truncate a file. The log writer is in a session of its own, so that
+no signal for the container reaches it, and is reparented, so that the agent does not have to wait for it. It ends when
+the last writer has closed the pipe, and then creates the file `.eof`. A container counts as ended when that file
+exists, and thus its whole log, or after LINGER_SECONDS, because a child that left the session may hold the pipe. On a
+full disk the container blocks.
 
 Only SIGKILL sent to the group ends the shell without an exit code; if neither a process nor an exit code exists, the
 container was killed (137).
@@ -61,7 +60,7 @@ echo $$ >>"$_sluice_run.pid"
 if [ "$_sluice_end" ]; then (exit 143); else (
   trap - TERM; [ -e "$_sluice_run.end" ] && exit 143
   [ -z "$_sluice_cgroup" ] || echo 0 >"$_sluice_cgroup/cgroup.procs" || exit 128
-  exec "$@" 2>&4 4>&-
+  exec "$@" 2>&1
 ); fi
 _sluice_code=$? PATH=/bin:/usr/bin
 times >"$_sluice_run.times"
@@ -70,9 +69,7 @@ kill -KILL 0
 """
 )
 _LOG_SCRIPT = """\
-append() { until "$@" >>"$run.log"; do [ -d "${run%/*}" ] || exit; sleep 1; done; }
-run=$1
-{ append tee -a "$run.err" <&4 & append cat <&3; wait; echo >"$run.eof"; } &
+{ until cat <&3 >>"$1.log"; do [ -d "${1%/*}" ] || exit; sleep 1; done; echo >"$1.eof"; } &
 """
 _RESET = [s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)]
 _POLL_SECONDS = 0.1
@@ -190,15 +187,19 @@ def spawn(
     Takes about a millisecond, whatever the size of this process (posix_spawn shares its memory until exec). Raises
     OSError when no process can be started.
     """
-    output, errors = os.pipe(), os.pipe()
+    reading, writing = os.pipe()
     try:
-        log_starter = _spawn_log(run, output[0], errors[0])
+        log_starter = _spawn_log(run, reading)
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, output[1], 1),
-            (os.POSIX_SPAWN_DUP2, errors[1], 4),
-            # messages of the shell itself are not the container's output
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (
+                os.POSIX_SPAWN_OPEN,
+                2,
+                os.devnull,
+                os.O_WRONLY,
+                0,
+            ),  # messages of the shell itself are not the container's output
         ]
         # A shell may drop variables whose names are not its own, such as A-B.
         others = [f"{name}={value}" for name, value in environment.items() if not _SHELL_NAME.fullmatch(name)]
@@ -207,25 +208,20 @@ def spawn(
         pid = _spawn(command, environment, files)
         starter_peak = own_peak()
     finally:
-        for descriptor in (*output, *errors):
-            os.close(descriptor)
+        os.close(reading)
+        os.close(writing)
     with open(run.pid, "a") as file:  # the shell writes it too, because either process may be killed first
         file.write(f"{pid}\n")
     return Process(run, pid, _open(pid), log_starter, starter_peak)
 
 
-def _spawn_log(run: RunFiles, output: int, errors: int) -> int:
-    """Start the processes that write the log of a container from these pipes. Returns the pid of their parent, which
-    exits immediately.
-    """
+def _spawn_log(run: RunFiles, reading: int) -> int:
+    """Start the process that writes the log of a container. Returns the pid of its parent, which exits immediately."""
     run.eof.unlink(missing_ok=True)
-    for path in (run.log, run.errors):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    os.close(os.open(run.log, os.O_WRONLY | os.O_CREAT, 0o600))
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     command = ["/bin/sh", "-c", _LOG_SCRIPT, "sluice-log", run.base]
-    # `output` was opened first, so `errors` is not 3
-    pipes = [(os.POSIX_SPAWN_DUP2, output, 3), (os.POSIX_SPAWN_DUP2, errors, 4)]
-    return _spawn(command, {"PATH": os.defpath}, [*nothing, *pipes])
+    return _spawn(command, {"PATH": os.defpath}, [*nothing, (os.POSIX_SPAWN_DUP2, reading, 3)])
 
 
 def _spawn(command: list[str], environment: Mapping[str, str], files: Sequence[tuple[Any, ...]]) -> int:

@@ -105,7 +105,7 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
             "sluice cancel j",
             job(),
             None,
-            {"obstacle": Obstacle("no class", "fix", never=True)},
+            {"obstacles": [Obstacle("no class", "fix", never=True)]},
         ),
         ("NEVER/Refused", "sluice cancel j", job(), workload(conditions=[cond("Finished")]), {}),
         ("HOLD/Deactivated", "sluice reactivate j", job(), workload(active=False), {}),
@@ -568,3 +568,13 @@ def test_a_cluster_queue_that_is_being_deleted_is_not_put_right() -> None:
         "its label kueue.x-k8s.io/queue-name names a LocalQueue of another ClusterQueue",
         "an admin creates ClusterQueue cq again after its deletion",
     ]
+
+
+def test_a_job_without_a_workload_names_all_its_obstacles() -> None:
+    found = [
+        Obstacle("cannot start: no class", "correct the label", never=True),
+        Obstacle("can never start: asks 64 cpu, queue limit 4", "request less", never=True),
+    ]
+    said = explained(job(), None, obstacles=found)
+    assert said.sentence == "Cannot start: no class. Besides, can never start: asks 64 cpu, queue limit 4."
+    assert said.changes == ["you correct the label, and you request less"]

@@ -15,7 +15,7 @@ from queue_manager.cli.job_from_command import CommandJob
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, request_less
 from queue_manager.visibility.node_fit import NodeFacts
-from tests.unit.visibility.build import admitted, cluster_queue, job, wire, workload
+from tests.unit.visibility.build import admitted, cluster_queue, job, local_queue, wire, workload
 from tests.unit.visibility.test_explain_record import (
     EVICTED,
     GAVE_UP,
@@ -275,3 +275,11 @@ def test_a_missing_priority_class_of_pods_is_the_reason_before_admission(
     assert (found.code, found.sentence, found.changes) == (code, sentence, changes)
     started = explained(job(**STARTING), holding("j", "1"), nodes=ROOMY, missing_class="golden")
     assert started.code == "", "what the API server says is known then"
+
+
+def test_a_job_that_was_never_admitted_has_no_last_attempt() -> None:
+    found = explained(job(**SSD), workload(**SSD), nodes=ROOMY, local=local_queue(stop="Hold"))
+    assert found.code == "NEVER/NoMatchingNode"
+    assert found.sentence == (
+        "No node has the label disk=ssd of its nodeSelector. LocalQueue q is held (sluice release q)."
+    )

@@ -41,6 +41,10 @@ def started(seconds: float = 900, **status: Any) -> Any:
             [refused(950), refused(960, QUOTA)],
             "no pod can be created: exceeded quota: few, requested: pods=1, used: 1, limited: 1",
         ),
+        (
+            [event("FailedCreate", "Job/j", 950, message=f"(combined from similar events): Error creating: {CLASS}")],
+            NO_CLASS,
+        ),
         ([refused(899)], ""),
         ([refused(950, uid="of-another")], ""),
         ([event("SuccessfulCreate", "Job/j", 950)], ""),

@@ -106,3 +106,4 @@ def test_what_never_fits_queue_and_nodes_names_the_queue_first() -> None:
     asks = "asks 64 cpu, queue limit 4"
     assert never_starts(lacks, "ExceedsMaxQuota", asks) == f"can never start: {asks}; {lacks}"
     assert never_starts(lacks, "PendingEvaluation", "waits behind others") == f"can never start: {lacks}"
+    assert never_starts(lacks, "NotQueued", "", "cannot start: no class") == f"cannot start: no class; {lacks}"

@@ -35,8 +35,8 @@ from queue_manager.lifecycle.workload_settings import reconfigured, settings_of
 from queue_manager.metrics.queue_metrics import QueueMetrics
 from queue_manager.notifications.notifier import attach_notifications
 from queue_manager.scheduler.admission_loop import Scheduler
-from queue_manager.scheduler.disruptions import Disruptions
 from queue_manager.scheduler.job_pods import JobPods, uses_node
+from queue_manager.scheduler.past_causes import PastCauses
 from queue_manager.scheduler.protections import Protections
 from queue_manager.scheduler.queue_status import QueueStatusController
 from queue_manager.scheduler.quota_cache import QuotaCache
@@ -120,14 +120,14 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
     scheduler = Scheduler(runtime, settings, quota_cache, writer, follows_job)
     job_pods = JobPods(runtime, "use nodes", uses_node)
     failed_pods = JobPods(runtime, "have failed", lambda pod: pod.status.has_failed)
-    disruptions = Disruptions(runtime)
+    past_causes = PastCauses(runtime)
     workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods, failed_pods)
     Protections(runtime, quota_cache, workloads.queue.add)
     permits = JobPermits(runtime, settings, job_pods)
-    jobs = JobQueueController(runtime, settings, writer, job_pods, failed_pods, disruptions, permits)
+    jobs = JobQueueController(runtime, settings, writer, job_pods, failed_pods, past_causes, permits)
     queue_status = QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
-    attach_notifications(runtime, config.notifications, disruptions)
+    attach_notifications(runtime, config.notifications, past_causes)
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
     contexts = SubmissionContexts(runtime, settings)
     url = config.history.url or history

@@ -336,7 +336,7 @@ def _highest_exit_code(pods: Iterable[PodRecord]) -> int | None:
 
 
 def _last_failed(pods: Iterable[PodRecord]) -> PodRecord | None:
-    """The last pod that failed or was disrupted; of deleted pods only disrupted ones have a message."""
+    """The last pod that failed or was disrupted; of deleted pods only disrupted and restarted ones have a message."""
     failed = (pod for pod in pods if (pod.message if pod.phase == DELETED_POD else pod.exit_code))
     return max(failed, key=lambda pod: pod.ended_at, default=None)
 

@@ -33,7 +33,7 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
-from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line
+from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line, restarted_before
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.shown_causes import with_error_before
 
@@ -312,6 +312,7 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
     worst = max(ends, key=lambda end: end.exit_code, default=None)
     phase = pod.status.phase if is_terminal(pod) and pod.metadata.deletion_timestamp is None else DELETED_POD
     cause = disruption_of(pod) or (cause_of(pod) if phase != DELETED_POD else None)
+    why = cause.text if cause is not None else restarted_before(pod) if phase == DELETED_POD else ""
     yield PodRecord(
         uid=pod.metadata.uid,
         job_uid=owner.uid,
@@ -322,7 +323,7 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
         ended_at=_ended_at(pod, ends, now),
         exit_code=worst.exit_code if worst is not None else None,
         reason=pod.status.reason or (worst.reason if worst is not None else ""),
-        message=cause.text if cause is not None else "",
+        message=why,
         restarts=sum(status.restart_count for status in statuses),
         cpu_seconds=_number(annotations.get(keys.CPU_SECONDS)),
         peak_memory_bytes=_whole(annotations.get(keys.PEAK_MEMORY)),

@@ -46,8 +46,8 @@ from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
-from queue_manager.scheduler.disruptions import Disruptions
 from queue_manager.scheduler.job_pods import JobPods
+from queue_manager.scheduler.past_causes import PastCauses
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
@@ -69,7 +69,7 @@ class JobQueueController:
         writer: WorkloadWriter,
         job_pods: JobPods,
         failed_pods: JobPods,
-        disruptions: Disruptions,
+        past_causes: PastCauses,
         permits: JobPermits,
     ) -> None:
         """`job_pods`: which Jobs have pods that use nodes. `failed_pods`: the pods that have failed."""
@@ -86,7 +86,7 @@ class JobQueueController:
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
         self._job_pods = job_pods
         self._failed_pods = failed_pods
-        self._disruptions = disruptions
+        self._past_causes = past_causes
         self._permits = permits
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
@@ -234,7 +234,7 @@ class JobQueueController:
 
     def _pod_cause(self, job: Job) -> str:
         uid = job.metadata.uid
-        return cause_of_failure(job.status, self._failed_pods.of(uid), self._disruptions.last_of(uid))
+        return cause_of_failure(job.status, self._failed_pods.of(uid), self._past_causes.last_of(uid))
 
     def _overrides(self, job: Job) -> dict[str, str]:
         """The accepted annotations of the Job's priority class and of the Job, which take precedence."""

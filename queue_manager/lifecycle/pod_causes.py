@@ -123,18 +123,18 @@ def _starting(pod: Pod) -> PodCause | None:
     return PodCause(CauseRank.STARTING, text, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.name)
 
 
-def cause_of_failure(status: JobStatus, pods: Iterable[Pod], disrupted: PodCause | None = None) -> str:
+def cause_of_failure(status: JobStatus, pods: Iterable[Pod], past: PodCause | None = None) -> str:
     """The worst cause among the pods of a Job that has failed; "" for any other Job, and if its deadline ended it.
 
-    `disrupted`: the last disruption of a pod of the Job, which may be deleted. One before the last start of the Job
-    does not count.
+    `past`: the last disruption or restart of a pod of the Job, which may be deleted. One before the last start of the
+    Job does not count.
     """
     end = finished(status)
     if end is None or end.type != FAILED or end.reason == DEADLINE_EXCEEDED:
         return ""
     causes = [cause for pod in pods if (cause := cause_of(pod) or disruption_of(pod)) is not None]
-    if disrupted is not None and (status.start_time is None or disrupted.at >= status.start_time):
-        causes.append(disrupted)
+    if past is not None and (status.start_time is None or past.at >= status.start_time):
+        causes.append(past)
     worst = _worst_of(causes)
     return worst.text if worst is not None else ""
 
@@ -162,6 +162,23 @@ def disruption_of(pod: Pod) -> PodCause | None:
     return PodCause(CauseRank.FAILED, text, found.last_transition_time or finish_time(pod), pod.metadata.name)
 
 
+def restart_of(pod: Pod) -> PodCause | None:
+    """Why a container of a pod that has not failed ended, after which it starts again; None if none did."""
+    found = cause_of(pod)
+    restarts = any(c.last_state.terminated is not None or c.state.terminated is not None for c in _containers(pod))
+    return found if found is not None and restarts and found.rank <= CauseRank.FAILED and is_active(pod) else None
+
+
+def restarted_before(pod: Pod) -> str:
+    """Why a container of a pod that is deleted failed before its last start; "" if none has restarted."""
+    ends = [container.last_state.terminated for container in _containers(pod)]
+    return next((ended_text(end.exit_code, end.reason, end.message) for end in ends if end and end.exit_code), "")
+
+
+def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
 def cause_of(pod: Pod) -> PodCause | None:
     """Why this pod is not ready, see the table above."""
     found = _found(pod) if _counts(pod) else None
@@ -180,8 +197,7 @@ def _found(pod: Pod) -> tuple[CauseRank, str] | None:
     status = pod.status
     if status.has_failed and status.reason:
         return CauseRank.FAILED, one_line(f"{status.reason}: {status.message}" if status.message else status.reason)
-    containers = (*status.init_container_statuses, *status.container_statuses)
-    found = [cause for container in containers if (cause := _of_container(container)) is not None]
+    found = [cause for container in _containers(pod) if (cause := _of_container(container)) is not None]
     if found:
         return min(found, key=lambda cause: cause[0])
     stuck = unschedulable(pod)

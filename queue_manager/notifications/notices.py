@@ -61,12 +61,12 @@ def of_job(
     begun: datetime,
     workload: Workload | None = None,
     pods: Iterable[Pod] = (),
-    disrupted: PodCause | None = None,
+    past: PodCause | None = None,
 ) -> Notice | None:
     """The notice for the end of a Job that names a queue; None if this change of the Job is not that.
 
     `begun`: when this process began to watch; of a Job that it sees for the first time, only a later end counts.
-    `workload`, `pods`, `disrupted`: those of the Job that are known, and the last disruption of a pod of it.
+    `workload`, `pods`, `past`: those of the Job that are known, and the last disruption or restart of a pod of it.
     """
     if new is None or not new.metadata.labels.get(keys.QUEUE_NAME):
         return None
@@ -77,7 +77,7 @@ def of_job(
     meta, when = new.metadata, end.last_transition_time or begun
     admission = workload.status.admission if workload is not None else None
     known = list(pods)
-    of_pods = cause_of_failure(new.status, known, disrupted)
+    of_pods = cause_of_failure(new.status, known, past)
     return Notice(
         id=_id(meta.uid, event, when),
         type=event,

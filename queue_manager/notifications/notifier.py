@@ -23,7 +23,7 @@ from queue_manager.notifications.command_sink import CommandSink
 from queue_manager.notifications.notice_sink_protocol import NotDelivered, Sink
 from queue_manager.notifications.notices import Notice, of_job, of_workload
 from queue_manager.notifications.webhook_sink import WebhookSink
-from queue_manager.scheduler.disruptions import Disruptions
+from queue_manager.scheduler.past_causes import PastCauses
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +36,13 @@ class Notifier:
     """Makes notices of changes of Jobs and Workloads, and queues them. Construct it before the runtime starts."""
 
     def __init__(
-        self, runtime: Runtime, events: Collection[str], sinks: Collection[Sink], disruptions: Disruptions
+        self, runtime: Runtime, events: Collection[str], sinks: Collection[Sink], past_causes: PastCauses
     ) -> None:
         self._events = frozenset(events)
         self._begun = runtime.clock.now().replace(microsecond=0)  # conditions have whole seconds
         self._outboxes = [_Outbox(sink, runtime.metrics) for sink in sinks]
         self._workloads = runtime.cache(WORKLOADS, Workload)
-        self._disruptions = disruptions
+        self._past_causes = past_causes
         self._pods = runtime.cache(PODS, Pod)
         self._pods.index(FAILED_PODS, lambda pod: controller_uid(pod) if pod.status.has_failed else ())
         self._jobs, self._clock = runtime.cache(JOBS, Job), runtime.clock
@@ -54,8 +54,8 @@ class Notifier:
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
             pods = self._pods.lookup(FAILED_PODS, new.metadata.uid)
-            disrupted = self._disruptions.last_of(new.metadata.uid)
-            self._put(of_job(old, new, self._begun, self._workload_of(new), pods, disrupted))
+            past = self._past_causes.last_of(new.metadata.uid)
+            self._put(of_job(old, new, self._begun, self._workload_of(new), pods, past))
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         job = self._job_of(new) if new is not None else None
@@ -131,7 +131,7 @@ class _Outbox:
 def attach_notifications(
     runtime: Runtime,
     settings: Notifications | None,
-    disruptions: Disruptions,
+    past_causes: PastCauses,
     environment: Mapping[str, str] = os.environ,
 ) -> Notifier | None:
     """Attach the configured sinks to a runtime that has not started; None without a configured one."""
@@ -144,4 +144,4 @@ def attach_notifications(
         sinks.append(CommandSink(settings.command, settings.command_timeout.total_seconds(), hidden, environment))
     if webhook is not None:
         sinks.append(WebhookSink(webhook, runtime.clock, runtime.rng, environment))
-    return Notifier(runtime, settings.events, sinks, disruptions) if sinks else None
+    return Notifier(runtime, settings.events, sinks, past_causes) if sinks else None

@@ -319,3 +319,19 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
     assert explained["cause"] == NO_CLASS
     assert explained["changes"][0].startswith("what the API server names is corrected, and it is reactivated")
     assert {row["hasRun"] for row in me.json("ps")} == {False}
+
+
+@EMBEDDED
+async def test_the_cause_of_a_job_that_restarted_too_often_outlives_its_pod(user: Callable[..., User]) -> None:
+    """With restartPolicy OnFailure no pod fails: the Job controller deletes the pod that runs."""
+    me = user()
+    text = JOB.format(
+        name="again", command="[sh, -c, 'echo attempt failed >&2; exit 8']", spec="backoffLimit: 0", cpu="1"
+    )
+    me.says("submit", "-f", "-", stdin=text.replace("restartPolicy: Never", "restartPolicy: OnFailure"))
+    await me.until_state("again", "Failed")
+    cause = "exit 8: attempt failed"
+    assert [row["cause"] for row in me.json("ps")] == [cause]
+    assert me.json("explain", "again")["cause"] == cause
+    assert f"Failed  {cause}; BackoffLimitExceeded" in me.says("show", "again")
+    assert [row["cause"] for row in me.json("history")] == [cause]

@@ -16,6 +16,8 @@ from queue_manager.lifecycle.pod_causes import (
     cause_of,
     cause_of_failure,
     one_line,
+    restart_of,
+    restarted_before,
     worst_cause,
 )
 from tests.unit.queueing.builders import at, wire
@@ -231,3 +233,13 @@ def test_a_container_that_is_being_created_is_the_cause_at_the_deadline_alone() 
     assert cause_at_deadline([initializing], at(0)) == "PodInitializing: init container i has not ended"
     assert cause_at_deadline([creating, stuck], at(0)) == "0/3 nodes: Insufficient cpu"
     assert cause_at_deadline([pod("Pending", waiting("ContainerCreating"), deleted=True)], at(0)) == ""
+
+
+def test_the_restart_of_a_container_is_a_cause_of_a_pod_that_goes_on() -> None:
+    again = pod("Running", waiting("CrashLoopBackOff"), ended(8, message="attempt failed"))
+    found = restart_of(again)
+    assert found is not None
+    assert found.text == restarted_before(again) == "exit 8: attempt failed"
+    assert restart_of(pod("Failed", ended(8))) is None, "it does not go on"
+    assert restart_of(pod("Pending", waiting("ErrImagePull"))) is None, "it has not ended"
+    assert restarted_before(pod("Running", ended(143))) == "", "its deletion has ended it"

@@ -1,7 +1,8 @@
-"""Why the last pod of each Job was disrupted, remembered beyond the pod.
+"""Why the last pod of each Job was disrupted, or a container of it restarted, remembered beyond the pod.
 
 `kubectl drain` deletes the pods that it evicts. A Job may fail by that, and the Job controller ends it only when the
-pods are gone. BEHAVIOUR.md#q113-pod-causes.
+pods are gone. So it does with a Job whose containers have restarted too often (restartPolicy OnFailure): no pod of it
+has failed. BEHAVIOUR.md#q113-pod-causes.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from job_controller.model import Job, Pod
 from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.lifecycle.pod_causes import PodCause, disruption_of
+from queue_manager.lifecycle.pod_causes import PodCause, disruption_of, restart_of
 
 
-class Disruptions:
+class PastCauses:
     """Watches pods and Jobs. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -23,7 +24,7 @@ class Disruptions:
         runtime.cache(PODS, Pod).subscribe(self._on_pod)
 
     def last_of(self, job_uid: str) -> PodCause | None:
-        """The last disruption of a pod of the Job since this process began to watch, or None."""
+        """The last disruption or restart of a pod of the Job since this process began to watch, or None."""
         return self._last.get(job_uid)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -31,7 +32,7 @@ class Disruptions:
         owner = pod.metadata.controller if pod is not None else None
         if pod is None or owner is None or not owner.is_job:
             return
-        found = disruption_of(pod)
+        found = disruption_of(pod) or restart_of(pod)
         if found is None or self._jobs.by_uid(owner.uid) is None:
             return
         known = self._last.get(owner.uid)

@@ -37,7 +37,13 @@ from queue_manager.visibility.job_causes import cause_of, recorded_cause
 from queue_manager.visibility.job_states import JobState, shown_cause
 from queue_manager.visibility.log_selection import log_sources
 from queue_manager.visibility.memory_advice import memory_advice
-from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, missing_pod_class, obstacles
+from queue_manager.visibility.obstacles import (
+    ReadableQueues,
+    local_queue_of,
+    missing_pod_class,
+    obstacles,
+    unseen_class,
+)
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.reason_codes import ReasonClass
@@ -85,6 +91,7 @@ async def read_explanation(
         default_ns=default_ns,
         unplaced=unplaced,
         nodes=await nodes_for(client, messages),
+        unseen_class=unseen_class(target.job, queues),
         missing_class=missing_pod_class(target.job, queues),
     )
     found = explain(target.job, target.workload, around, now)

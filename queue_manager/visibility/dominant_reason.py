@@ -248,11 +248,12 @@ def _without_workload(case: Case) -> Finding:
         )
     if case.job is not None and is_overdue(case.job, case.now):
         sentence = "No Workload was created for it, so no controller has taken it up."
-        changes = (
-            MANAGER_RUNS,
-            "managedJobsNamespaceSelector of the configuration selects its namespace",
-        )
-        return Finding(reason_codes.CONTROLLER_STALE, sentence, changes, f"sluice show {case.argument}")
+        needed = [MANAGER_RUNS, "managedJobsNamespaceSelector of the configuration selects its namespace"]
+        if name := case.around.unseen_class:
+            its = f"its WorkloadPriorityClass {name} does not exist, which you may not see"
+            sentence = f"No Workload was created for it: {its}, or no controller has taken it up."
+            needed = [f"an admin creates WorkloadPriorityClass {name}, if it does not exist", *needed]
+        return Finding(reason_codes.CONTROLLER_STALE, sentence, tuple(needed), f"sluice show {case.argument}")
     sentence = "It was created just now; its Workload comes next."
     return Finding(reasons.PENDING_EVALUATION, sentence, command=f"sluice explain {case.argument}")
 

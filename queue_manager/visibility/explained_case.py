@@ -40,6 +40,7 @@ class Surroundings:
     default_ns: str = "default"
     unplaced: Unscheduled | None = None  # the pods of the Job that no node can take
     nodes: Sequence[NodeFacts] | None = None  # None: not visible, or not needed
+    unseen_class: str = ""  # its WorkloadPriorityClass, if the reader may not list these
     missing_class: str = ""  # the PriorityClass that its pods name, if it does not exist
     only_named: str = ""  # the only namespace whose Jobs and LocalQueues the reader may know by name; "": all
 

@@ -247,6 +247,11 @@ def missing_pod_class(job: Job | None, queues: ReadableQueues) -> str:
     return name if queues.pod_classes is not None and name not in queues.pod_classes else ""
 
 
+def unseen_class(job: Job | None, queues: ReadableQueues) -> str:
+    """Return the WorkloadPriorityClass that a Job names, if the user may not list these; else ""."""
+    return job.metadata.labels.get(keys.PRIORITY_CLASS, "") if job is not None and queues.classes is None else ""
+
+
 def selects_namespace(cluster_queue: ClusterQueue, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether the namespaceSelector matches the namespace; True if unknown. An absent selector matches nothing.
 

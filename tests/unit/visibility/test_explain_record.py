@@ -578,3 +578,13 @@ def test_a_job_without_a_workload_names_all_its_obstacles() -> None:
     said = explained(job(), None, obstacles=found)
     assert said.sentence == "Cannot start: no class. Besides, can never start: asks 64 cpu, queue limit 4."
     assert said.changes == ["you correct the label, and you request less"]
+
+
+def test_a_missing_class_may_be_why_there_is_no_workload_if_nobody_sees_the_classes() -> None:
+    said = explained(job(), None, unseen_class="urgent")
+    assert said.code == "FAULT/ControllerStale"
+    assert said.sentence == (
+        "No Workload was created for it: its WorkloadPriorityClass urgent does not exist, which you may not see, "
+        "or no controller has taken it up."
+    )
+    assert said.changes[0] == "an admin creates WorkloadPriorityClass urgent, if it does not exist"

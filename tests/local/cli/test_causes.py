@@ -282,7 +282,7 @@ def golden(name: str) -> str:
 
 @EMBEDDED
 async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Callable[..., User]) -> None:
-    me = user("8s")
+    me = user("20s")
     me.says("hold", "user-queue")
     for name in ("gold-1", "gold-2"):
         submitted = me.run("submit", "-f", "-", "-o", "json", stdin=golden(name))

@@ -319,7 +319,7 @@ async def test_show_prints_the_indexes_of_an_indexed_job_and_the_next_retry(user
 async def test_show_names_the_deadline_that_the_manager_has_published(user: Callable[..., User]) -> None:
     me = user("10m")
     me.submit("broken", command=MISSING)
-    await me.until_state("broken", "Starting")
+    await me.until_state("broken", "Backoff")
     for printed in (me.says("show", "broken"), me.says("show", "broken", "--config", str(me.config))):
         assert "the Job is evicted if its pods are not all ready (retry 1 of 1 follows)" in printed
         assert "/no/such/program" in printed

@@ -98,7 +98,8 @@ async def test_run_of_what_cannot_be_executed_ends_with_the_code_of_a_shell(
 async def test_a_job_killed_for_its_memory_says_its_limit_and_why_it_printed_nothing(user: Begin) -> None:
     me = user()
     hog = "held = b'x' * (100 << 20); print(len(held)); import time; time.sleep(1000)"
-    done = ran(me, "--name", "hog", "--memory", "64Mi", "--", sys.executable, "-S", "-c", hog)
+    buffered = ("--env", "PYTHONUNBUFFERED=")
+    done = ran(me, "--name", "hog", "--memory", "64Mi", *buffered, "--", sys.executable, "-S", "-c", hog)
     assert done.returncode == 137, done.stderr
     memory = "container main: limits.memory 64Mi, request 64Mi, peak "
     explained = me.says("explain", "hog")

@@ -76,10 +76,11 @@ def dominant(case: Case) -> Finding:
         return found
     missing = case.around.missing_class if case.state in _BEFORE_PODS else ""
     of_pods = pod_obstacle(case.job, case.workload, case.around.nodes, missing)
-    if of_pods is not None and found.reason in NEVER_REASONS:
+    if of_pods is None or found.reason in _BEFORE_NODES:
+        return found
+    if found.reason in NEVER_REASONS:
         return _pods_never_run_either(of_pods, found)
-    is_first = of_pods is not None and found.reason not in _COMES_FIRST
-    return _pods_never_run(case, of_pods, found) if of_pods is not None and is_first else found
+    return _pods_never_run(case, of_pods, found)
 
 
 def _of_queue_and_pods(case: Case) -> Finding:
@@ -151,7 +152,7 @@ def _present(lacks: str) -> str:
 
 
 _BEFORE_PODS = (JobState.PENDING, JobState.BACKOFF)  # else the refusal of its pods is known
-_COMES_FIRST = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
+_BEFORE_NODES = (reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
 
 
 def _pods_never_run(case: Case, of_pods: PodObstacle, found: Finding) -> Finding:

@@ -77,7 +77,7 @@ async def test_a_failed_container_leaves_the_end_of_its_log_as_message(world: Wo
 async def test_the_message_of_a_python_program_is_its_error(
     world: World, program: str, unbuffered: str | None, message: str
 ) -> None:
-    """Python writes its output after the error if it is told to buffer it; then only a traceback is found before it."""
+    """A Python program that buffers its output writes it after the error; then only a traceback is found before it."""
     env = [] if unbuffered is None else [{"name": "PYTHONUNBUFFERED", "value": unbuffered}]
     async with world.running():
         await world.create(container={"command": [sys.executable, "-c", program], "env": env})

@@ -29,6 +29,7 @@ import msgspec
 import orjson
 
 from job_controller.json_tree import Json
+from job_controller.model import OwnerReference
 from queue_manager.api.admission_review import AdmissionReview
 from queue_manager.api.api_resources import Resource
 from queue_manager.api.webhook_table import WEBHOOKS, WebhookRule
@@ -137,12 +138,13 @@ class _User(msgspec.Struct):
     username: str = ""
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, rename="camel"):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class _Object(msgspec.Struct):

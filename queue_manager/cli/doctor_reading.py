@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
+from job_controller.conditions import finished
 from job_controller.event_reasons import CREATE_FAILED
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key, Pod
@@ -29,6 +30,7 @@ from queue_manager.api.api_resources import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     VALIDATING_WEBHOOKS,
     WORKLOAD_PRIORITY_CLASSES,
@@ -44,6 +46,7 @@ from queue_manager.api.types import (
     Cohort,
     LocalQueue,
     Namespace,
+    PriorityClass,
     ResourceFlavor,
     Workload,
     WorkloadPriorityClass,
@@ -77,6 +80,7 @@ from queue_manager.visibility.diagnosis.snapshot import (
     ClusterSnapshot,
     HistoryFacts,
 )
+from queue_manager.visibility.obstacles import pod_class
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0
@@ -192,6 +196,8 @@ class ClusterReader:
         cohorts = await self._seen(COHORTS, Cohort)
         flavors = await self._seen(RESOURCE_FLAVORS, ResourceFlavor)
         classes = await self._seen(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
+        names_class = any(pod_class(job) and finished(job.status) is None for job in jobs or ())
+        pod_classes = await self._seen(PRIORITY_CLASSES, PriorityClass) if names_class else None
         checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
         nodes = await self._seen(NODES, Node)
         namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
@@ -222,6 +228,7 @@ class ClusterReader:
             cohorts=cohorts,
             flavors=flavors,
             priority_classes=None if classes is None else frozenset(each.metadata.name for each in classes),
+            pod_classes=None if pod_classes is None else frozenset(each.metadata.name for each in pod_classes),
             checks=checks,
             nodes=None if nodes is None else [node_facts(node) for node in nodes],
             namespaces={each.metadata.name: each.metadata.labels for each in namespaces},

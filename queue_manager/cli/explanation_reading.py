@@ -45,6 +45,7 @@ from queue_manager.visibility.obstacles import (
     unseen_class,
 )
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, explanation_path, local_queue_path
+from queue_manager.visibility.pod_attempts import dead_container
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.reason_codes import ReasonClass
 from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal, with_refused_pods
@@ -54,6 +55,7 @@ from queue_manager.visibility.unlisted_queues import UNLISTED
 from queue_manager.visibility.wire_types import Pod
 
 DEFAULTS_ASSUMED = "the configuration of the queue manager: its defaults are assumed (--config F)"
+EVENTS_NOT_SEEN = "Events, which say whether the API server refuses its pods"
 ALL_OF_THEM = {"limit": str(MAX_LIMIT)}
 MOST = 10  # rows of each table, and names of Jobs; JSON output is complete
 
@@ -90,9 +92,10 @@ async def read_explanation(
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
         default_ns=default_ns,
         unplaced=unplaced,
+        failed_container=dead_container(target.job, pods) if target.job is not None else "",
         nodes=await nodes_for(client, messages),
         unseen_class=unseen_class(target.job, queues),
-        missing_class=missing_pod_class(target.job, queues),
+        missing_class=missing_pod_class(target.job, queues.pod_classes),
     )
     found = explain(target.job, target.workload, around, now)
     if view.objects is None and target.workload is not None and found.code:
@@ -101,8 +104,12 @@ async def read_explanation(
         found = _of_manager(found, served) or await _with_position(client, found, target.workload)
     argument = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
     found = await _with_refusal(client, found, target, argument, now)
-    if found.state == JobState.STARTING and not pods and (not found.code or found.code.startswith(ReasonClass.NEVER)):
-        event = newest_pod_refusal(target.job, await read_refusals(client, found.namespace))
+    is_known = bool(around.missing_class) or (found.code and not found.code.startswith(ReasonClass.NEVER))
+    if found.state == JobState.STARTING and not pods and not is_known:
+        events = await read_refusals(client, found.namespace)
+        if events is None:
+            found = msgspec.structs.replace(found, not_seen=[*found.not_seen, EVENTS_NOT_SEEN])
+        event = newest_pod_refusal(target.job, events or [])
         found = with_refused_pods(found, event, argument) if event is not None else found
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
 

@@ -48,7 +48,15 @@ from queue_manager.visibility.job_states import (
     refused_shapes,
 )
 from queue_manager.visibility.node_fit import NodeFacts
-from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, further_texts, node_obstacle, obstacles
+from queue_manager.visibility.obstacles import (
+    Obstacle,
+    ReadableQueues,
+    further_texts,
+    node_obstacle,
+    obstacles,
+    pod_class,
+    pod_class_obstacle,
+)
 from queue_manager.visibility.running_or_starting import failed_pods
 from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 
@@ -193,15 +201,22 @@ class JobWait:
         if row.state == JobState.SUSPENDED:
             return "it is suspended and in no queue"
         failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))
-        of_pods = failure is not None and (row.cause or row.reason != DEADLINE_EXCEEDED)  # the deadline has ended them
-        cause = failure.text if failure is not None and of_pods else ""
-        return found.text if found is not None else cause or reason(row)
+        if found is not None:
+            return found.text
+        if failure is None:
+            return reason(row)
+        if row.reason == DEADLINE_EXCEEDED:
+            return f"{reason(row)} (before: {failure.text})"
+        return ": ".join(part for part in (row.failed_indexes, failure.text) if part)
 
     async def _obstacles(self, job: Job, workload: Workload | None, state: JobState) -> list[Obstacle]:
-        """Return what prevents a Job from starting: of a pending one its queues, and of any the nodes."""
+        """Return what prevents a Job from starting: its pods' class, the nodes, and of a pending one its queues."""
         found = await self._queue_obstacles(job, workload) if state == JobState.PENDING else []
         if state not in AWAITS_NODE or self.goal == Goal.ADMITTED:
             return found
+        if state != JobState.PENDING and pod_class(job):
+            of_class = pod_class_obstacle(job, (await self._queues_now()).pod_classes)
+            found = [of_class] if of_class is not None else []
         if not self._are_nodes_read:
             self._nodes, self._are_nodes_read = await fixed_nodes(self.client), True
         of_nodes = node_obstacle(job, workload, self._nodes)
@@ -210,13 +225,17 @@ class JobWait:
         return [*found, of_nodes] if found and found[0].never else [of_nodes, *found]
 
     async def _queue_obstacles(self, job: Job, workload: Workload | None) -> list[Obstacle]:
-        """Return what the queues have against a pending Job. They are at most QUEUES_SECONDS old."""
+        """Return what the queues have against a pending Job."""
+        found = list(obstacles(job, workload, await self._queues_now(), self.default_ns))
+        return found if found and found[0].certain else []
+
+    async def _queues_now(self) -> ReadableQueues:
+        """Return the queues as of at most QUEUES_SECONDS ago."""
         if self._queues is None or monotonic() - self._queues_at > QUEUES_SECONDS:
             namespaces = {key.namespace for key in self.jobs}
             self._queues = await read_queues(self.client, namespaces, await published(self.client, namespaces))
             self._queues_at = monotonic()
-        found = list(obstacles(job, workload, self._queues, self.default_ns))
-        return found if found and found[0].certain else []
+        return self._queues
 
     def _end(self, key: Key, result: Result, state: JobState | None, why: str, further: Sequence[str] = ()) -> None:
         if self._is_news(key, state, failed := self._failed.get(key, 0)):

@@ -53,6 +53,7 @@ MEANINGS = {
     "equivalentReason": 'why that Job does not fit, or ""',
     "equivalent": 'Job of equal requests that was tried and does not fit, or ""',
     "preemptedFor": 'who needed the quota of its last run, if a preemption ended that; else ""',
+    "failedIndexes": 'of a failed Job the indexes that failed for good, in words (`indexes 1,3 failed`); else ""',
     "noNode": 'why no present node fits its pods, even if it runs nothing else; "" if one does, or if that is unknown',
     "obstacle": "why its queue admits nothing, with the command that resolves it, or why a Job without a Workload gets "
     'none and cannot start; REASON in the tables is this text instead of `reason` and `message`; else ""',

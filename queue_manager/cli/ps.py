@@ -23,7 +23,7 @@ from queue_manager.cli.named_targets import check_namespace, of_queue, queue_of
 from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import of_all_or_own
 from queue_manager.cli.pod_reading import read_troubled_pods
-from queue_manager.cli.queue_reading import read_queues
+from queue_manager.cli.queue_reading import read_pod_classes, read_queues
 from queue_manager.cli.refused_pod_reading import with_refused_pods
 from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
@@ -39,7 +39,7 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.node_fit import no_node_fits, short_resources
-from queue_manager.visibility.obstacles import Obstacle, obstacle
+from queue_manager.visibility.obstacles import Obstacle, obstacle, pod_class, pod_class_obstacle
 from queue_manager.visibility.running_or_starting import is_between_tries
 from queue_manager.visibility.short_messages import cause_first, never_starts, plain
 
@@ -105,7 +105,8 @@ def reason(row: JobRow) -> str:
         return never_starts(row.no_node, row.reason, text, row.obstacle)
     cause = f"{row.cause} ({row.no_node})" if row.no_node else row.cause
     why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
-    return "; ".join(part for part in (why, retry) if part)
+    indexes = f"{row.failed_indexes}: " if row.failed_indexes else ""
+    return "; ".join(part for part in (f"{indexes}{why}", retry) if part)
 
 
 COLUMNS = (
@@ -211,7 +212,8 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     rows = await rows_with_retries(client, jobs, workloads, pods, now)
     rows = await with_refused_pods(client, rows, jobs)
     rows = await _with_nodes(client, rows, jobs, workloads)
-    return await with_obstacles(client, rows, new, default_ns)
+    rows = await with_obstacles(client, rows, new, default_ns)
+    return await _with_pod_classes(client, rows, jobs)
 
 
 async def _with_nodes(
@@ -273,6 +275,22 @@ async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job],
     }
     of_jobs = {job.metadata.key: obstacle(job, None, queues, default_ns) for job in new}
     return [msgspec.structs.replace(row, obstacle=_obstacle(row, of_queues, of_jobs)) for row in rows]
+
+
+async def _with_pod_classes(client: RestClient, rows: list[JobRow], jobs: Sequence[Job]) -> list[JobRow]:
+    """Add to the rows of pending Jobs that their pods' PriorityClass does not exist; these are read if one is named."""
+    named = {job.metadata.key: job for job in jobs if pod_class(job)}
+    if not any(row.state == JobState.PENDING and Key(row.namespace, row.name) in named for row in rows):
+        return rows
+    pod_classes = await read_pod_classes(client)
+
+    def judged(row: JobRow) -> JobRow:
+        job = named.get(Key(row.namespace, row.name))
+        if job is None or row.state != JobState.PENDING or (found := pod_class_obstacle(job, pod_classes)) is None:
+            return row
+        return msgspec.structs.replace(row, obstacle=found.text)
+
+    return [judged(row) for row in rows]
 
 
 def _obstacle(row: JobRow, of_queues: Mapping[Key, str], of_jobs: Mapping[Key, Obstacle | None]) -> str:

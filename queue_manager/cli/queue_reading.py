@@ -55,18 +55,24 @@ async def read_queues(
     flavors = await seen(client, RESOURCE_FLAVORS, ResourceFlavor)
     cohorts = await seen(client, COHORTS, Cohort)
     classes = await seen(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
-    pod_classes = await seen(client, PRIORITY_CLASSES, PriorityClass)
+    pod_classes = await read_pod_classes(client)
     found = ReadableQueues(
         local=None if local is None else {queue.metadata.key: queue for queue in local},
         cluster=None if cluster is None else {queue.metadata.name: queue for queue in cluster},
         flavors=None if flavors is None else {flavor.metadata.name: flavor for flavor in flavors},
         cohorts=None if cohorts is None else {cohort.metadata.name: cohort for cohort in cohorts},
         classes=None if classes is None else frozenset(one.metadata.name for one in classes),
-        pod_classes=None if pod_classes is None else frozenset(one.metadata.name for one in pod_classes),
+        pod_classes=pod_classes,
         namespaces={name: labels for name in chosen if (labels := await _labels(client, name)) is not None},
         rules=resource_rules(config) if config is not None else None,
     )
     return await with_refused_classes(client, found, chosen)
+
+
+async def read_pod_classes(client: RestClient) -> frozenset[str] | None:
+    """Return the names of the PriorityClasses, which pods name; None if the user may not list them."""
+    found = await seen(client, PRIORITY_CLASSES, PriorityClass)
+    return None if found is None else frozenset(one.metadata.name for one in found)
 
 
 async def with_refused_classes(client: RestClient, queues: ReadableQueues, namespaces: Iterable[str]) -> ReadableQueues:

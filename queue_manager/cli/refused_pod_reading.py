@@ -19,12 +19,12 @@ async def with_refused_pods(client: RestClient, rows: list[JobRow], jobs: Sequen
     namespaces = {row.namespace for row in rows if lacks_cause(row)}
     if not namespaces:
         return rows
-    events = await read_refusals(client, namespaces.pop() if len(namespaces) == 1 else "")
+    events = await read_refusals(client, namespaces.pop() if len(namespaces) == 1 else "") or []
     of = {job.metadata.key: job for job in jobs}
     return [with_refusal(row, of[Key(row.namespace, row.name)], events) if lacks_cause(row) else row for row in rows]
 
 
-async def read_refusals(client: RestClient, namespace: str) -> list[Event]:
-    """Return the Events about pods that could not be created; none if the user may not read Events."""
+async def read_refusals(client: RestClient, namespace: str) -> list[Event] | None:
+    """Return the Events about pods that could not be created; None if the user may not list Events."""
     reason = f"reason={CREATE_FAILED}"
-    return await list_permitted(client, EVENTS, Event, namespace, field_selector=reason) or []
+    return await list_permitted(client, EVENTS, Event, namespace, field_selector=reason)

@@ -46,7 +46,7 @@ from queue_manager.visibility.index_map import MEANING, IndexMap
 from queue_manager.visibility.job_causes import cause_of
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import local_queue_of, obstacles
+from queue_manager.visibility.obstacles import local_queue_of, obstacles, unseen_class
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
@@ -102,7 +102,8 @@ async def _view(args: argparse.Namespace) -> JobView:
             outlook = await read_explanation(client, target, view, queues, config, default_ns, now)
     # The scheduler's result for one Workload of a shape is valid for all.
     found = [*obstacles(target.job, refused or target.workload, replace(queues, nodes=nodes), default_ns)]
-    context = PredictionContext(found, default_ns=default_ns, outlook=outlook)
+    unseen = unseen_class(target.job, queues)
+    context = PredictionContext(found, default_ns=default_ns, outlook=outlook, unseen_class=unseen)
     if config is not None:
         context = replace(context, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
@@ -325,7 +326,7 @@ def _why(view: JobView) -> str:
     text = view.obstacle or reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)
-    elif view.preempted_for or view.equivalent:
+    elif not view.obstacle and (view.preempted_for or view.equivalent):
         text = plain(
             view.reason,
             view.message,

@@ -19,6 +19,7 @@ from urllib3.exceptions import HTTPError
 from job_controller import conditions
 from job_controller.model import Job, Key
 from queue_manager.api.keys import QUEUE_NAME
+from queue_manager.api.types import Workload
 from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.job_deletion import announce
@@ -55,7 +56,9 @@ from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.json_codec import decoder
 from queue_manager.visibility.attempt_counts import count_budget_attempts
+from queue_manager.visibility.deactivated_jobs import RUN_TIME_EXCEEDED, action, must_run_longer
 from queue_manager.visibility.followed_states import is_outdated
+from queue_manager.visibility.job_causes import failed_indexes
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_failures import Failure, newest_failure
@@ -335,7 +338,7 @@ class Client:
         if not lacks_cause(seen):
             return seen
         events = blocking(self.api_client, lambda client: read_refusals(client, key.namespace))
-        return with_refusal(seen, events)
+        return with_refusal(seen, events or [])
 
     def _pods(self, job: Job) -> list[Pod]:
         return blocking(self.api_client, lambda client: read_visible_pods(client, job))
@@ -368,8 +371,7 @@ class Client:
             return  # the Job exists, or has existed: what is wrong is seen by `wait`
 
     def _failed(self, seen: Seen) -> JobFailed:
-        update = seen.update
-        return JobFailed(update, seen.job.metadata.key, self._failure(seen))
+        return JobFailed(seen.update, seen.job.metadata.key, self._failure(seen), failed_indexes(seen.job))
 
     def _lost(self, seen: Seen) -> NeverStarts | JobDeactivated:
         """The exception for a Job that stays stopped until a user changes it, with the failure of its last attempt."""
@@ -378,7 +380,7 @@ class Client:
         text = plain(update.reason, update.message, attempts=attempts)
         why = cause_first(update.cause, update.reason, update.message, text)
         if update.state == JobState.DEACTIVATED:
-            return JobDeactivated(update, key, why, f"sluice reactivate {key}")
+            return JobDeactivated(update, key, why, _reactivation(key, seen.workload))
         return NeverStarts(update.job, key, ": ".join(part for part in (update.state, why) if part))
 
     def _failure(self, seen: Seen) -> Failure | None:
@@ -428,6 +430,13 @@ def _mapping(parent: dict[str, Any], name: str) -> dict[str, Any]:
 def _limit(timeout: Duration | None) -> float | None:
     """The seconds of the argument `timeout`; None: without limit. Raises ValueError."""
     return None if timeout is None or timeout == math.inf else argument_seconds("timeout", timeout)
+
+
+def _reactivation(key: Key, workload: Workload | None) -> str:
+    """What starts a deactivated Job again: the command, and what has to be done before, if that is certain."""
+    if workload is not None and must_run_longer(workload):
+        return action(RUN_TIME_EXCEEDED, str(key))
+    return f"sluice reactivate {key}"
 
 
 def _state(seen: Seen) -> str:

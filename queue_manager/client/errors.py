@@ -67,7 +67,8 @@ class JobDeactivated(Error):
     """The Job was deactivated, by a user or by a rule, and stays out of its queue until it is reactivated.
 
     It may have run before. `reason` says why; `cause` why its pods were not ready in the last attempt: `exit 3: boom`,
-    "" if it ended for another reason. `remedy`: the command that reactivates it. `job` is the Job.
+    "" if it ended for another reason. `remedy`: the command that reactivates it, with what has to be done before, if
+    that is certain. `job` is the Job.
     """
 
     def __init__(self, update: JobUpdate, key: Key, reason: str, remedy: str) -> None:
@@ -87,14 +88,16 @@ class JobFailed(Error):
     `exit 3: cannot open /data/x.csv`.
     """
 
-    def __init__(self, update: JobUpdate, key: Key, failure: Failure | None) -> None:
+    def __init__(self, update: JobUpdate, key: Key, failure: Failure | None, failed_indexes: str = "") -> None:
+        """`failed_indexes`: those that have failed for good, in words."""
         self.job = update.job
         self.reason = update.reason
         self.message = update.message
         self.failure = failure
         self.exit_code = failure.exit_code if failure is not None else None
         self.cause = failure.text if failure is not None else update.cause
-        super().__init__(f"Job {key} failed ({self.reason}): {self.cause or self.message}")
+        indexes = f"{failed_indexes}: " if failed_indexes else ""
+        super().__init__(f"Job {key} failed ({self.reason}): {indexes}{self.cause or self.message}")
 
 
 class JobNotFound(Error, LookupError):

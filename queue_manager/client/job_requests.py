@@ -33,12 +33,14 @@ async def create_job(client: RestClient, namespace: str, tree: Mapping[str, Any]
     return decoder(Head).decode(answer.body).metadata.key
 
 
-async def read_workloads(client: RestClient, namespace: str, job_uid: str) -> list[Workload]:
-    """The Workloads of a Job; none if the user may not read them, or the cluster does not have the kind."""
+async def read_workloads(client: RestClient, namespace: str, job_uid: str) -> list[Workload] | None:
+    """The Workloads of a Job; None if the user may not list them, [] if the cluster does not have the kind."""
     try:
         return await client.list(WORKLOADS, namespace, label_selector=f"{JOB_UID}={job_uid}", type=Workload)
     except ApiError as error:
-        if not (error.is_forbidden or error.is_not_found):
+        if error.is_forbidden:
+            return None
+        if not error.is_not_found:
             raise
         return []
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kubernetes.client import V1Job
 
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+UNSEEN_WORKLOAD = "you may not list Workloads, which say why"
 LOST = (JobState.REFUSED, JobState.DEACTIVATED)  # only a person can let it start again
 
 
@@ -68,11 +69,16 @@ class Seen(NamedTuple):
     workload: Workload | None
 
 
-def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence[Pod], now: datetime) -> Seen:
-    """The state of a Job. `now` and `workloads` were read before the Job, as `visibility.job_states` requires."""
-    workload = workloads_by_job(workloads).get(job.metadata.uid)
+def see(official: V1Job, job: Job, workloads: Sequence[Workload] | None, pods: Sequence[Pod], now: datetime) -> Seen:
+    """The state of a Job. `now` and `workloads` were read before the Job, as `visibility.job_states` requires.
+
+    `workloads`: None if the user may not list them.
+    """
+    workload = workloads_by_job(workloads or ()).get(job.metadata.uid)
     state = job_state(job, workload, now)
     reason, message = explain_state(job, workload, state, now)
+    if workloads is None and state == JobState.PENDING:
+        reason, message = "", UNSEEN_WORKLOAD
     cause = "" if state == JobState.DELETING else job_cause(job, workload, pods)
     return Seen(JobUpdate(official, state, reason, message, cause), job, workload)
 

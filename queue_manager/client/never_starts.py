@@ -12,7 +12,7 @@ from queue_manager.client.job_update import Seen
 from queue_manager.client.official_transport import blocking
 from queue_manager.visibility.job_states import AWAITS_NODE, JobState
 from queue_manager.visibility.node_fit import NodeFacts
-from queue_manager.visibility.obstacles import Obstacle, node_obstacle
+from queue_manager.visibility.obstacles import Obstacle, node_obstacle, pod_class
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -44,11 +44,13 @@ class ObstacleChecks:
     def obstacle(self, seen: Seen) -> Obstacle | None:
         """The confirmed obstacle that keeps the Job from ever starting; None without one, or if no check is due yet.
 
-        The queues matter to a pending Job, the nodes to any that does not run. Its text names all obstacles.
+        The queues matter to a pending Job, the nodes and its pods' PriorityClass to any that does not run. The text
+        names all obstacles.
         """
         if seen.update.state not in AWAITS_NODE:
             return None
-        found = self._of_queue(seen) if seen.update.state == JobState.PENDING else []
+        is_pending = seen.update.state == JobState.PENDING
+        found = self._of_queue(seen) if is_pending or pod_class(seen.job) else []
         if not found and self.is_confirming:
             return None
         if not self._are_nodes_read:
@@ -64,6 +66,8 @@ class ObstacleChecks:
         found = blocking(
             self._api_client, lambda client: lasting_obstacles(client, seen.job, seen.workload, self._default_ns)
         )
+        if seen.update.state != JobState.PENDING:
+            found = [each for each in found if each.is_of_pods]
         if not found:
             self._since, self._next_check = None, now + AGAIN_SECONDS
             return []

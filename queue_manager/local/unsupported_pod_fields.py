@@ -21,6 +21,7 @@ PROBES = "only exec probes are run here, the container counts as ready when it r
 STARTUP = "a container that never starts up is not restarted here, it stays unready"
 HOOKS = "not called here"
 RIGHTS = "has no effect here, commands run as the user who started the cluster"
+ACCOUNT = "not looked up here, no token is mounted; a cluster refuses pods of a ServiceAccount that does not exist"
 COMMAND = "a container without one does not start here, no image is pulled and the command runs as a local process"
 CPU = "not enforced here, the container may use all cpus of this machine"
 MESSAGES = "not read here, the message of a failed container is the end of its log"
@@ -67,6 +68,8 @@ def _unsupported(spec: Json, path: str) -> Iterator[tuple[str, str]]:
         yield f"{path}.volumes", MOUNTS
     if spec.get("securityContext"):
         yield f"{path}.securityContext", RIGHTS
+    if spec.get("serviceAccountName", "default") != "default":
+        yield f"{path}.serviceAccountName", ACCOUNT
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or ()):
             for field, why in _of_container(container):

@@ -35,6 +35,7 @@ RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
 CRASHES, OUT_OF_MEMORY, NO_NODE, RETRIED_LATE = "crashes", "out of memory", "no node", "late retry"
+RUN_TIME_EXCEEDED = "run time"
 NOT_STARTABLE = ("no such program: ", "not executable: ")  # prefixes of causes, see `pod_causes`
 # What a pod's error explains.
 FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", NO_NODE, RETRIED_LATE)
@@ -150,6 +151,11 @@ def may_run_longer(workload: Workload) -> bool:
     return ran is not None and (limit is None or limit > ran)
 
 
+def must_run_longer(workload: Workload) -> bool:
+    """Whether the Job exceeded its maximum execution time, which is still too short for it, as far as is known."""
+    return cause(workload) == RUN_TIME_EXCEEDED and not may_run_longer(workload)
+
+
 def job_name(workload: Workload) -> str:
     """Return the name of the Workload's Job, or of the Workload if it has none."""
     owner = workload.metadata.controller
@@ -192,7 +198,7 @@ def cause(workload: Workload, failure: Failure | None = None, warning: Event | N
     """Return in a few words who or what deactivated the Workload."""
     reason, _ = deactivation(workload)
     if reason == RUN_TIME:
-        return "run time"
+        return RUN_TIME_EXCEEDED
     if reason == CHECK:
         return "failed check"
     if reason == LIMIT:
@@ -253,14 +259,14 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
         return f"fix what sluice logs {job} --failed shows, or {longer}, then: {again}"
     if failure is not None and why == CRASHES:
         return f"fix what sluice logs {job} --failed shows, then: {again}"
+    if why == RUN_TIME_EXCEEDED:
+        longer = f"raise the Job's label {keys.MAX_EXEC_TIME}, then"
+        return f"{'its maximum execution time is longer now' if may_run else longer}: {again}"
     match why:
         case "crashes":
             return f"see why its containers end (sluice show {job}), then: {again}"
         case "by a user":
             return again
-        case "run time":
-            longer = f"raise the Job's label {keys.MAX_EXEC_TIME}, then"
-            return f"{'its maximum execution time is longer now' if may_run else longer}: {again}"
         case "failed check":
             return f"see why the check rejected it, then: {again}"
         case "no node":
@@ -274,7 +280,7 @@ _CURED = {
     OUT_OF_MEMORY: "its memory limit is raised",
     CRASHES: "its containers no longer fail",
     RETRIED_LATE: "its pods no longer fail, or waitForPodsReady.timeout is longer than the wait before a retry",
-    "run time": f"its label {keys.MAX_EXEC_TIME} is raised",
+    RUN_TIME_EXCEEDED: f"its label {keys.MAX_EXEC_TIME} is raised",
     "failed check": "the admission check accepts it",
     "pods lost": "its pods stay ready",
 }

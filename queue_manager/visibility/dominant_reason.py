@@ -3,7 +3,7 @@
 The first line that applies decides; each gives one code of `reason_codes`.
 
     it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
-    its pods' PriorityClass does not exist   NEVER/Misconfigured, while it holds no quota, as the next line
+    its pods' PriorityClass does not exist   NEVER/Misconfigured, while it has no pods, as the next line
     its pods fit no node of `sluice up`      NEVER/ExceedsLargestNode or NEVER/NoMatchingNode, also where a line below
                                              gives a code that is not NEVER (`node_fit`)
     it holds quota, and no node its pods     WAIT/Unschedulable
@@ -74,8 +74,7 @@ def dominant(case: Case) -> Finding:
     found = _of_queue_and_pods(case)
     if not awaits_node(case.state, case.workload):
         return found
-    missing = case.around.missing_class if case.state in _BEFORE_PODS else ""
-    of_pods = pod_obstacle(case.job, case.workload, case.around.nodes, missing)
+    of_pods = pod_obstacle(case.job, case.workload, case.around.nodes, case.around.missing_class)
     if of_pods is None or found.reason in _BEFORE_NODES:
         return found
     if found.reason in NEVER_REASONS:
@@ -95,6 +94,10 @@ def _of_queue_and_pods(case: Case) -> Finding:
 # --- not pending -------------------------------------------------------------------------------------------
 
 BETWEEN_TRIES = "Its pods have failed, and the next one is created when a backoff ends; it keeps its quota"
+_DEAD_CONTAINER = (
+    "It holds its quota, but container {} of a pod has failed and does not start again: the pod cannot become ready, "
+    "and fails once its other containers have ended"
+)
 PAST_ITS_QUEUE = "It was unsuspended past its queue, and has no quota: a manager that runs suspends it again."
 _NOT_WAITING = {
     JobState.RUNNING: "It runs",
@@ -115,6 +118,8 @@ def _without_waiting(case: Case) -> Finding | None:
         return _without_node(case, case.around.unplaced)
     retried = case.state == JobState.BACKOFF and not awaits_requeue(case.workload, case.now)
     sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
+    if case.state == JobState.STARTING and (name := case.around.failed_container):
+        sentence = _DEAD_CONTAINER.format(name)
     if sentence is None:
         return None
     if case.state == JobState.RUNNING and case.job is not None and (failed := failed_indexes(case.job)):
@@ -151,7 +156,6 @@ def _present(lacks: str) -> str:
     return f"no present node is large enough: {lacks}; it starts if a larger node is added."
 
 
-_BEFORE_PODS = (JobState.PENDING, JobState.BACKOFF)  # else the refusal of its pods is known
 _BEFORE_NODES = (reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
 
 

@@ -39,6 +39,7 @@ class Surroundings:
     not_seen: tuple[str, ...] = ()
     default_ns: str = "default"
     unplaced: Unscheduled | None = None  # the pods of the Job that no node can take
+    failed_container: str = ""  # of a pod whose other containers run, if it does not start again
     nodes: Sequence[NodeFacts] | None = None  # None: not visible, or not needed
     unseen_class: str = ""  # its WorkloadPriorityClass, if the reader may not list these
     missing_class: str = ""  # the PriorityClass that its pods name, if it does not exist

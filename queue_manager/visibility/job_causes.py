@@ -22,6 +22,7 @@ from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import CauseRank, PodCause, cause_of_failure, one_line, worst_cause
 from queue_manager.visibility.attempt_counts import budget_attempts
 
+MAX_INDEX_CHARACTERS = 20  # of a list of indexes in a cause
 FAILED_PROBE, PENDING_PROBE = " probe failed", " probe has not succeeded yet"
 
 
@@ -44,13 +45,16 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
 
 
 def failed_indexes(job: Job) -> str:
-    """`index 1 failed` or `2 indexes failed`: those that have failed for good, so that the Job does not succeed unless
-    its successPolicy is met; "" if none has.
+    """`index 1 failed`, `indexes 1,4-6 failed` or `200 indexes failed`: those that have failed for good, so that the
+    Job does not succeed unless its successPolicy is met; "" if none has.
     """
     failed = stored_failed(job)
     if not failed:
         return ""
-    return f"index {failed.text} failed" if len(failed) == 1 else f"{len(failed)} indexes failed"
+    if len(failed) == 1:
+        return f"index {failed.text} failed"
+    is_short = len(failed.text) <= MAX_INDEX_CHARACTERS
+    return f"indexes {failed.text} failed" if is_short else f"{len(failed)} indexes failed"
 
 
 def _cause_of_indexes(job: Job, pods: Iterable[model.Pod]) -> str:

@@ -42,7 +42,7 @@ from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.deactivated_jobs import deactivation, job_name
-from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
+from queue_manager.visibility.job_causes import exit_code_of, failed_indexes, job_cause, pods_by_job
 from queue_manager.visibility.job_times import ended_at, last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.pod_starts import has_run
@@ -99,10 +99,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     `requeues`, `budget_attempts`: since its Workload was last activated. `preempted_for`: who needed the quota of its
     last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
     or why a Job without a Workload gets none. `cause`: why it failed or is deactivated (`shown_causes`); of others
-    why their pods are not ready, or were not ready in the last attempt. `no_node`: which request of a pod exceeds the
-    largest node (`node_fit`). `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff
-    ends. `finished`: when the Job ended, None before. `waited_seconds`, `ran_seconds`: of all attempts,
-    `running_seconds` of the last one. `has_run`: whether a pod has started (`pod_starts`).
+    why their pods are not ready, or were not ready in the last attempt. `failed_indexes`: of a failed Job those that
+    led to its end, in words. `no_node`: which request of a pod exceeds the largest node (`node_fit`). `exit_code`: of
+    its failed pods, if they are the cause. `retry_at`: when its backoff ends. `finished`: when the Job ended, None
+    before. `waited_seconds`, `ran_seconds`: of all attempts, `running_seconds` of the last one. `has_run`: whether a
+    pod has started (`pod_starts`).
     """
 
     namespace: str
@@ -126,6 +127,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     preempted_for: str = ""
     obstacle: str = ""
     cause: str = ""
+    failed_indexes: str = ""
     no_node: str = ""
     exit_code: int | None = None
     retry_at: datetime | None = None
@@ -232,6 +234,7 @@ def job_row(
         equivalent_reason=refusal(equivalent),
         preempted_for=lost_quota_for(workload, state),
         cause=shown_cause(workload, state, reason, message, of_pods),
+        failed_indexes=failed_indexes(job) if state == JobState.FAILED else "",
         exit_code=exit_code_of(of_pods, pods) if state != JobState.DELETING else None,
         retry_at=_retry_at(job, workload, pods, options, now) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,

@@ -48,13 +48,15 @@ _CANNOT_START, _WAITS = "cannot start: ", "waits: "
 class Obstacle(NamedTuple):
     """Why a Job does not start. `never`: it cannot start until its author or an admin does what `remedy` says.
 
-    `certain`: False while only the scheduler can decide whether the obstacle exists.
+    `certain`: False while only the scheduler can decide whether the obstacle exists. `is_of_pods`: the scheduler, which
+    decides on quota alone, does not know it.
     """
 
     text: str
     remedy: str = ""
     never: bool = False
     certain: bool = True
+    is_of_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +164,8 @@ def _of_spec(
         return
     if (of_class := _of_class(job, workload, queues)) is not None:
         yield of_class
-    if name := missing_pod_class(job, queues):
-        hint = did_you_mean(name, queues.pod_classes or (), 1)
-        text = f"{CAN_NEVER_START}: PriorityClass {name} does not exist{f'; {hint}' if hint else ''}"
-        yield Obstacle(text, "correct the priorityClassName of its pods, or have an admin create it", never=True)
+    if (of_pod_class := pod_class_obstacle(job, queues.pod_classes)) is not None:
+        yield of_pod_class
     yield from _of_specs(job, cluster_queue, queues)
 
 
@@ -198,7 +198,7 @@ def why_queue_admits_nothing(workload: Workload | None, found: Obstacle | None, 
     """Return the obstacle of a pending Job as `sluice ps` shows it; "" if the scheduler says why this Job waits."""
     if found is None or state != JobState.PENDING or not found.certain:
         return ""
-    if workload is None:
+    if workload is None or found.is_of_pods:
         return found.text
     is_of_queue = reason in (reasons.SUSPENDED, reasons.MISCONFIGURED)
     return found.text.removeprefix(_WAITS).removeprefix(_CANNOT_START) if is_of_queue else ""
@@ -223,7 +223,7 @@ def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Ob
     hint = did_you_mean(name, known or (), 1)
     text = f"cannot start: WorkloadPriorityClass {name} does not exist"
     text += f"; {hint}" if hint else ""
-    return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
+    return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}, or have an admin create it", never=True)
 
 
 def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueues) -> Iterator[Obstacle]:
@@ -241,10 +241,32 @@ def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueu
         yield Obstacle(text, "request less, or have an admin change the queue", never=True)
 
 
-def missing_pod_class(job: Job | None, queues: ReadableQueues) -> str:
-    """Return the PriorityClass that the pods of a Job name and that does not exist; "" if it exists, or if unknown."""
-    name: str = (job.spec.template.get("spec") or {}).get("priorityClassName") or "" if job is not None else ""
-    return name if queues.pod_classes is not None and name not in queues.pod_classes else ""
+def pod_class_obstacle(job: Job, pod_classes: frozenset[str] | None) -> Obstacle | None:
+    """Return that the pods' PriorityClass does not exist, as `missing_pod_class` finds; None if it does."""
+    name = missing_pod_class(job, pod_classes)
+    if not name:
+        return None
+    hint = did_you_mean(name, pod_classes or (), 1)
+    text = f"{CAN_NEVER_START}: PriorityClass {name} does not exist{f'; {hint}' if hint else ''}"
+    remedy = "correct the priorityClassName of its pods, or have an admin create it"
+    return Obstacle(text, remedy, never=True, is_of_pods=True)
+
+
+def missing_pod_class(job: Job | None, pod_classes: frozenset[str] | None) -> str:
+    """Return the PriorityClass that the pods of a Job name and that does not exist; "" if it exists, or if unknown.
+
+    Also "" if the Job has pods: the class was deleted later, and they may run.
+    """
+    if job is None or pod_classes is None or job.status.active:
+        return ""
+    name = pod_class(job)
+    return "" if name in pod_classes else name
+
+
+def pod_class(job: Job) -> str:
+    """Return the PriorityClass that the pods of a Job name; "" if they name none."""
+    name: str = (job.spec.template.get("spec") or {}).get("priorityClassName") or ""
+    return name
 
 
 def unseen_class(job: Job | None, queues: ReadableQueues) -> str:

@@ -140,6 +140,18 @@ def failed_container(pod: Pod) -> ContainerStatus | None:
     return next(filter(failed, _containers(pod)), None)
 
 
+def dead_container(job: Job, pods: Iterable[Pod]) -> str:
+    """Return the container of a pod that has failed and does not start again, while another one of the pod runs.
+
+    "" without one. Such a pod cannot become ready, and fails once its other containers have ended.
+    """
+    spec = job.spec.template.get("spec") or {}
+    if spec.get("restartPolicy") != "Never":
+        return ""
+    failed = (failed_container(pod) for pod in pods if is_active(pod))
+    return next((container.name for container in failed if container is not None), "")
+
+
 def _bad_end(pod: Pod) -> Terminated | None:
     container = failed_container(pod)
     return container.state.terminated if container is not None else None

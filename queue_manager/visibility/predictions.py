@@ -23,7 +23,7 @@ from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.deactivated_jobs import job_argument
+from queue_manager.visibility.deactivated_jobs import RUN_TIME_EXCEEDED, job_argument, must_run_longer, start_condition
 from queue_manager.visibility.eviction_before_replacement import is_evicted_before
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.index_map import IndexMap
@@ -41,6 +41,10 @@ NO_WORKLOAD = (
 )
 REFUSED_EVENT = "nothing, until the problem that its state names is fixed"
 REFUSED = "nothing: its Workload is finished; fix what the reason names, then delete the Job and submit it again"
+UNSEEN_CLASS = (
+    "nothing: it gets no Workload. Its WorkloadPriorityClass {}, which you may not see, does not exist, its namespace "
+    "is not managed (managedJobsNamespaceSelector), or no queue manager is running"
+)
 WAITS_FOR_QUOTA = reason_codes.code(reasons.WAITING_FOR_QUOTA)
 MAX_DEADLINE_SECONDS = 100 * 365 * 86_400  # caps deadlines that a datetime cannot represent
 
@@ -51,6 +55,7 @@ class PredictionContext:
     configuration is unknown.
 
     `default_ns`: the default namespace of commands. `outlook`: of a pending Job, why it does not run; None if unknown.
+    `unseen_class`: the WorkloadPriorityClass that it names, if the user may not list these.
     """
 
     obstacles: Sequence[Obstacle] = ()
@@ -58,6 +63,7 @@ class PredictionContext:
     options: JobControllerOptions = field(default_factory=JobControllerOptions)
     default_ns: str = "default"
     outlook: Explanation | None = None
+    unseen_class: str = ""
 
 
 def predict(
@@ -91,7 +97,7 @@ def predict(
     elif state == JobState.SUSPENDED:
         found = [_untimed(_without_queue(job))]
     else:
-        found = _obstacles(context) or [_untimed(REFUSED_EVENT if refused else _without_workload(job, now))]
+        found = _obstacles(context) or [_untimed(REFUSED_EVENT if refused else _without_workload(job, context, now))]
     dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
     return [*dated, *(n for n in found if n.at is None)]
 
@@ -128,12 +134,14 @@ def _after(since: datetime | None, seconds: float | None, now: datetime) -> date
     return later(effective_start(since, None, now), seconds)
 
 
-def _without_workload(job: Job, now: datetime) -> str:
+def _without_workload(job: Job, context: PredictionContext, now: datetime) -> str:
     """Describe what is next for a Job that names a queue and has no Workload."""
     prebuilt = prebuilt_name(job)
     if prebuilt:
         return f"the Job starts once prebuilt Workload {prebuilt} exists and belongs to no other Job"
-    return NO_WORKLOAD if is_overdue(job, now) else "the queue manager is about to create its Workload"
+    if not is_overdue(job, now):
+        return "the queue manager is about to create its Workload"
+    return UNSEEN_CLASS.format(context.unseen_class) if context.unseen_class else NO_WORKLOAD
 
 
 # --- states ------------------------------------------------------------------------------------------------
@@ -167,12 +175,11 @@ def _deactivated(workload: Workload, context: PredictionContext, now: datetime) 
         at = _after(evicted.last_transition_time, context.settings.retain_deactivated, now)
         if at is not None:
             found.append(Prediction(at=at, what="the Job is deleted (objectRetentionPolicies)"))
-    return [
-        *found,
-        _untimed(
-            f"{_subject(workload)} stays out until: sluice reactivate {job_argument(workload, context.default_ns)}"
-        ),
-    ]
+    argument = job_argument(workload, context.default_ns)
+    until = f"until: sluice reactivate {argument}"
+    if must_run_longer(workload):
+        until = f"until {start_condition(RUN_TIME_EXCEEDED, argument)}"
+    return [*found, _untimed(f"{_subject(workload)} stays out {until}")]
 
 
 def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:

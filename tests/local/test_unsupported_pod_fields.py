@@ -29,6 +29,8 @@ def container(**fields: Any) -> Any:
     [
         ({}, []),
         ({"securityContext": {}}, []),
+        ({"serviceAccountName": "default"}, []),
+        ({"serviceAccountName": "train"}, [f"spec.serviceAccountName: {fields.ACCOUNT}"]),
         ({"containers": [container(readinessProbe=EXEC)]}, []),
         ({"containers": [container(startupProbe=EXEC)]}, [f"spec.containers[0].startupProbe: {fields.STARTUP}"]),
         ({"volumes": [{"name": "v", "emptyDir": {}}]}, [f"spec.volumes: {fields.MOUNTS}"]),

@@ -85,6 +85,7 @@ class ClusterSnapshot:
     cohorts: Sequence[Cohort] | None = None
     flavors: Sequence[ResourceFlavor] | None = None
     priority_classes: frozenset[str] | None = None  # the names of the WorkloadPriorityClasses
+    pod_classes: frozenset[str] | None = None  # the names of the PriorityClasses; None also if no Job names one
     checks: Sequence[AdmissionCheck] | None = None
     nodes: Sequence[NodeFacts] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of those that the user may list

@@ -193,6 +193,7 @@ def _queues(snapshot: ClusterSnapshot) -> ReadableQueues:
         flavors=None if flavors is None else {each.metadata.name: each for each in flavors},
         cohorts=None if cohorts is None else {each.metadata.name: each for each in cohorts},
         classes=snapshot.priority_classes,
+        pod_classes=snapshot.pod_classes,
         namespaces=snapshot.namespaces,
         rules=snapshot.rules if snapshot.config is not None else None,
     )

@@ -17,6 +17,9 @@ import pytest
 from job_controller.model import Pod
 from queue_manager.api.api_resources import CLUSTER_QUEUES, EVENTS, JOBS, LEASES, RESOURCE_FLAVORS
 from queue_manager.api.keys import PRIORITY_CLASS
+from queue_manager.cli.explanation_reading import EVENTS_NOT_SEEN
+from queue_manager.client import Client
+from queue_manager.client.job_update import UNSEEN_WORKLOAD
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.simulation.kubelet import PodScript
@@ -57,7 +60,8 @@ kind: WorkloadPriorityClass
 metadata: {name: urgent}
 value: 1000
 """
-RULES = {  # of accounts in the namespace; the owner, who has `admin` beside that, installs, the member submits
+RULES: dict[str, list[dict[str, list[str]]]] = {
+    # of accounts in the namespace; the owner, who has `admin` beside that, installs, the member submits
     "owner": [],
     "member": [
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
@@ -67,6 +71,14 @@ RULES = {  # of accounts in the namespace; the owner, who has `admin` beside tha
             "verbs": ["get", "list", "watch"],
         },
         {"apiGroups": [""], "resources": ["pods", "events", "configmaps"], "verbs": ["get", "list", "watch"]},
+    ],
+    "without-events": [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "localqueues"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+    ],
+    "without-workloads": [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
     ],
 }
 HUGE = """\
@@ -159,7 +171,9 @@ async def test_a_team_without_cluster_wide_rights_runs_the_queue_in_its_namespac
     assert bound == []
     acts = list(audit.acts(audit.log_of(cluster.folder)))
     of_manager = [act for act in acts if act.account == f"{TEAM}:kueue-controller-manager"]
-    assert [act for act in of_manager if act.code == 403 or not act.is_allowed] == []
+    refused = {act.right for act in of_manager if act.code == 403}
+    assert [act for act in of_manager if not act.is_allowed] == []
+    assert refused == {("", "pods", "create")}, "the pods of a class that does not exist, by admission"
     assert {act.resource for act in of_manager if not act.namespace} <= {"", "selfsubjectaccessreviews"}
 
 
@@ -218,6 +232,7 @@ async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
     """One ends, one waits for quota, and one takes it from another by the priority of a class in the file."""
     await scenario.submit("first", managedBy="sluice/job-controller")
     await scenario.until_finished("first")
+    await refused_pods_are_named(scenario, kubeconfig)
     await scenario.submit("filler", managedBy="sluice/job-controller", parallelism=4, completions=4)
     await scenario.until_admitted("filler")
     await scenario.submit("waiting", managedBy="sluice/job-controller")
@@ -227,6 +242,7 @@ async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
 
     await until(waits, "the second Job waits for quota")
     await answers_are_true(kubeconfig)
+    await asyncio.to_thread(what_a_client_may_not_see_is_named, kubeconfig.with_name("without-workloads"))
     await a_missing_class_is_named(scenario, kubeconfig)
     await urgent(scenario)
     await scenario.until_finished("urgent")
@@ -306,6 +322,33 @@ async def a_missing_class_is_named(scenario: Scenario, member: Path) -> None:
         _, text = await command(kubeconfig, "ps", "-n", TEAM)
         assert says in text
     await scenario.api.delete(JOBS, TEAM, "misspelt")
+
+
+async def refused_pods_are_named(scenario: Scenario, member: Path) -> None:
+    """By the Events of the Job controller; who may not list these learns that they would say more."""
+    await scenario.submit("refused", pod={"priorityClassName": "golden"}, managedBy="sluice/job-controller")
+
+    async def are_refused() -> bool:
+        return any(event["reason"] == "FailedCreate" for event in await scenario.api.list(EVENTS, TEAM))
+
+    await until(are_refused, "the API server refuses the pod")
+    answers = {}
+    for name in ("member", "without-events"):
+        code, text = await command(member.with_name(name), "explain", "refused", "-n", TEAM, "-o", "json")
+        assert code in (0, 1), text
+        answers[name] = json.loads(text)
+    assert answers["member"]["code"] == "FAULT/PodsRefused"
+    assert answers["without-events"]["code"] == ""
+    assert EVENTS_NOT_SEEN in answers["without-events"]["notSeen"]
+    assert EVENTS_NOT_SEEN not in answers["member"]["notSeen"]
+    code, text = await command(member.with_name("admin"), "wait", "refused", "-n", TEAM)
+    assert (code, "can never start: PriorityClass golden does not exist" in text) == (2, True), text
+    await scenario.api.delete(JOBS, TEAM, "refused")
+
+
+def what_a_client_may_not_see_is_named(kubeconfig: Path) -> None:
+    update = Client.from_kubeconfig(kubeconfig).get("waiting")
+    assert (update.state, update.why) == ("Pending", UNSEEN_WORKLOAD)
 
 
 async def urgent(scenario: Scenario) -> None:

@@ -46,9 +46,10 @@ class Scenario:
         await self.api.create(CLUSTER_QUEUES, "", {"metadata": {"name": name}, "spec": spec})
         await self.api.create(LOCAL_QUEUES, namespace, {"metadata": {"name": "lq"}, "spec": {"clusterQueue": name}})
 
-    async def submit(self, name: str, *, queue: str = "lq", **spec: Any) -> Tree:
+    async def submit(self, name: str, *, queue: str = "lq", pod: Tree | None = None, **spec: Any) -> Tree:
+        """`pod`: further fields of the spec of its pods."""
         container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
-        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container], **(pod or {})}}
         labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
         body = {"suspend": True, "backoffLimit": 0, **spec, "template": template}
         return await self.api.create(JOBS, self.namespace, {"metadata": {"name": name, "labels": labels}, "spec": body})

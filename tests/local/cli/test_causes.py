@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.client import Client, JobDeactivated, JobFailed, NeverStarts
 from queue_manager.lifecycle.pod_causes import LATE_RETRY
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
@@ -292,6 +294,12 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
     waiting = me.run("explain", "gold-1", "-o", "json")
     assert json.loads(waiting.stdout)["code"] == "NEVER/Misconfigured"
     assert "PriorityClass golden does not exist" in me.says("show", "gold-1")
+    assert [row["obstacle"] for row in me.json("ps")] == ["can never start: PriorityClass golden does not exist"] * 2
+    never = [
+        one for one in json.loads(me.run("doctor", "-o", "json").stdout)["problems"] if one["code"] == "NeverStarts"
+    ]
+    assert ["PriorityClass golden does not exist" in one["sentence"] for one in never] == [True]
+    assert me.run("wait", "gold-1").returncode == 2
     me.says("release", "user-queue")
     await me.until_state("gold-1", "Starting")
 
@@ -299,13 +307,15 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
         return all(row["cause"] == NO_CLASS for row in me.json("ps"))
 
     await until(is_named, "both are named")
-    explained = me.run("explain", "gold-1")
-    assert explained.returncode == 1
-    assert "FAULT/PodsRefused" in explained.stdout
-    assert NO_CLASS in " ".join(explained.stdout.split())
+    explained = json.loads(me.run("explain", "gold-1", "-o", "json").stdout)
+    assert explained["code"] == "NEVER/Misconfigured"
+    assert explained["sentence"] == "It holds its quota, but PriorityClass golden, which its pods name, does not exist."
     assert f" Starting  {NO_CLASS}\n" in me.says("show", "gold-1")
-    waited = me.run("wait", "--timeout", "1s", "-o", "json", "gold-1")
-    assert [row["reason"] for row in json.loads(waited.stdout)] == [NO_CLASS]
+    waited = me.run("wait", "-o", "json", "gold-1")
+    [outcome] = json.loads(waited.stdout)
+    assert (waited.returncode, outcome["result"]) == (2, "never")
+    with pytest.raises(NeverStarts, match="PriorityClass golden does not exist"):
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "gold-1", timeout=10)
     assert NO_CLASS in me.run("logs", "gold-1").stderr
     for name in ("gold-1", "gold-2"):
         await me.until_state(name, "Deactivated")
@@ -315,9 +325,9 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
     assert f" Deactivated  {NO_CLASS}; gave up after 2 attempts\n" in shown
     assert [row["podCause"] for row in me.json("show", "gold-1")["retries"]["attempts"]] == [NO_CLASS, NO_CLASS]
     assert NO_CLASS in me.says("history", "--failed")
-    explained = me.json("explain", "gold-1")
+    explained = json.loads(me.run("explain", "gold-1", "-o", "json").stdout)
     assert explained["cause"] == NO_CLASS
-    assert explained["changes"][0].startswith("what the API server names is corrected, and it is reactivated")
+    assert explained["changes"][1] == "an admin creates PriorityClass golden; then it is reactivated"
     assert {row["hasRun"] for row in me.json("ps")} == {False}
 
 
@@ -335,3 +345,52 @@ async def test_the_cause_of_a_job_that_restarted_too_often_outlives_its_pod(user
     assert me.json("explain", "again")["cause"] == cause
     assert f"Failed  {cause}; BackoffLimitExceeded" in me.says("show", "again")
     assert [row["cause"] for row in me.json("history")] == [cause]
+
+
+FAILS_AND_IS_LATE = """'sh', '-c', 'echo cannot reach db >&2; exit 1'"""
+ODD_FAILS = """'sh', '-c', 'if [ $((JOB_COMPLETION_INDEX % 2)) = 1 ]; then exit 4; fi'"""
+
+
+@EMBEDDED
+async def test_the_end_of_a_job_names_its_indexes_and_what_was_before_a_deadline(user: Callable[..., User]) -> None:
+    me = user()
+    indexed = "completionMode: Indexed\n  completions: 4\n  parallelism: 4\n  backoffLimitPerIndex: 0"
+    me.submit("odd", command=f"[{ODD_FAILS}]", spec=indexed)
+    me.submit("late", command=f"[{FAILS_AND_IS_LATE}]", spec="activeDeadlineSeconds: 4")
+    waited = me.run("wait", "odd", "late", "-o", "json")
+    deadline = "DeadlineExceeded: Job was active longer than specified deadline"
+    assert {one["name"]: one["reason"] for one in json.loads(waited.stdout)} == {
+        "odd": "indexes 1,3 failed: exit 4",
+        "late": f"{deadline} (before: exit 1: cannot reach db)",
+    }
+    assert {row["name"]: row["failedIndexes"] for row in me.json("ps")} == {"odd": "indexes 1,3 failed", "late": ""}
+    assert "indexes 1,3 failed: exit 4; FailedIndexes" in me.says("ps")
+    with pytest.raises(JobFailed, match=r"FailedIndexes\): indexes 1,3 failed: exit 4"):
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "odd", timeout=10)
+
+
+@EMBEDDED
+async def test_a_pod_that_cannot_become_ready_names_its_dead_container(user: Callable[..., User]) -> None:
+    me = user()
+    half = JOB.format(name="half", command="[sleep, '600']", spec="backoffLimit: 0", cpu="100m")
+    aside = "{name: aside, image: local, command: [sh, -c, exit 9]}"
+    me.says("submit", "-f", "-", stdin=half.replace("containers: [", f"containers: [{aside}, "))
+
+    def sentence() -> str:
+        return str(me.json("explain", "half")["sentence"])
+
+    await until(lambda: "container aside of a pod has failed" in sentence(), "explain names it")
+    assert me.json("show", "half")["cause"] == "exit 9"
+
+
+@EMBEDDED
+async def test_a_job_that_ran_too_long_is_advised_to_run_longer_first(user: Callable[..., User]) -> None:
+    me = user()
+    endless = JOB.format(name="endless", command="[sleep, '600']", spec="backoffLimit: 0", cpu="100m")
+    label = "kueue.x-k8s.io/max-exec-time-seconds"
+    me.says("submit", "-f", "-", stdin=endless.replace("labels: {", f"labels: {{{label}: '1', "))
+    view = await me.until_state("endless", "Deactivated")
+    until_then = f"its label {label} is raised, and it is reactivated (sluice reactivate endless)"
+    assert view["next"][-1]["what"] == f"the Job stays out until {until_then}"
+    with pytest.raises(JobDeactivated, match=f"raise the Job's label {label}, then: sluice reactivate default/endless"):
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "endless", timeout=10)

@@ -268,13 +268,16 @@ NO_CLASS = "PriorityClass golden, which its pods name, does not exist"
         ),
     ],
 )
-def test_a_missing_priority_class_of_pods_is_the_reason_before_admission(
+def test_a_missing_priority_class_of_pods_is_the_reason_before_and_after_admission(
     nodes: list[NodeFacts], code: str, sentence: str, changes: list[str]
 ) -> None:
     found = explained(job(), workload(), nodes=nodes, missing_class="golden")
     assert (found.code, found.sentence, found.changes) == (code, sentence, changes)
-    started = explained(job(**STARTING), holding("j", "1"), nodes=ROOMY, missing_class="golden")
-    assert started.code == "", "what the API server says is known then"
+    started = explained(job(**STARTING), holding("j", "1"), nodes=nodes, missing_class="golden")
+    assert (started.code, started.changes) == (code, changes)
+    assert started.sentence.startswith(
+        "It holds its quota, but PriorityClass golden, which its pods name, does not exist"
+    )
 
 
 def test_a_job_that_was_never_admitted_has_no_last_attempt() -> None:

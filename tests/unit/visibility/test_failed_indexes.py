@@ -13,7 +13,8 @@ from queue_manager.visibility.show_record import job_view
 from tests.unit.visibility.build import admitted, at, job, pod, workload
 from tests.unit.visibility.test_explain_record import explained, holding
 
-RUNNING = {"suspend": False, "completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
+INDEXED = {"completions": 20, "parallelism": 4, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
+RUNNING = {"suspend": False, **INDEXED}
 ALL_READY = {"active": 2, "ready": 2, "failed": 2, "failedIndexes": "1"}
 PODS = [
     pod("j-0", index=0, ready=True),
@@ -27,11 +28,12 @@ PODS = [
     ("failed", "pods", "cause"),
     [
         ("1", PODS, "index 1 failed: exit 3"),
-        ("1-2", PODS, "2 indexes failed: exit 7"),
+        ("1-2", PODS, "indexes 1,2 failed: exit 7"),
+        ("0,2,4,6,8,10,12,14,16", PODS, "9 indexes failed: exit 7"),
         ("1", PODS[:1], "index 1 failed"),
         ("", PODS, ""),
     ],
-    ids=["the newest of its failures", "of several the newest", "its pods are gone", "an index that is tried again"],
+    ids=["the newest of its failures", "of several the newest", "long list", "its pods are gone", "is tried again"],
 )
 def test_an_index_that_has_failed_for_good_is_the_cause(failed: str, pods: list[Any], cause: str) -> None:
     its = job(**RUNNING, status={**ALL_READY, "failedIndexes": failed})
@@ -49,7 +51,7 @@ def test_an_index_does_not_count_once_the_job_is_suspended() -> None:
         ({}, "the Job fails when all other indexes have ended: index 1 failed"),
         (
             {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}},
-            "the Job ends when all its pods have succeeded (0 of 4 pods have)",
+            "the Job ends when all its pods have succeeded (0 of 20 pods have)",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Cohort, Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
+from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import (
     NOT_INSTALLED,
@@ -18,6 +19,8 @@ from queue_manager.visibility.obstacles import (
     further_texts,
     obstacle,
     obstacles,
+    pod_class_obstacle,
+    why_queue_admits_nothing,
 )
 from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
@@ -175,3 +178,22 @@ def test_only_obstacles_that_need_a_change_are_never_and_have_a_remedy() -> None
     doubtful = obstacle(GPU, None, queues())
     assert doubtful is not None
     assert (doubtful.never, doubtful.certain) == (False, False)
+
+
+def test_a_class_that_pods_name_is_missing_while_there_are_none() -> None:
+    known = frozenset({"gold"})
+    found = pod_class_obstacle(GOLDEN, known)
+    assert found is not None
+    assert (found.text, found.never) == (NO_POD_CLASS, True)
+    assert pod_class_obstacle(GOLDEN, None) is None
+    assert pod_class_obstacle(GOLDEN, known | {"golden"}) is None
+    started = job(suspend=False, status={"active": 1}, pod={"priorityClassName": "golden"})
+    assert pod_class_obstacle(started, known) is None
+
+
+def test_a_pending_job_shows_a_missing_class_of_its_pods_before_its_quota() -> None:
+    found = pod_class_obstacle(GOLDEN, frozenset({"gold"}))
+    said = why_queue_admits_nothing(judged("WaitingForQuota"), found, JobState.PENDING, "WaitingForQuota")
+    assert said == NO_POD_CLASS
+    others = Obstacle(TOO_LARGE, never=True)
+    assert why_queue_admits_nothing(judged("WaitingForQuota"), others, JobState.PENDING, "WaitingForQuota") == ""

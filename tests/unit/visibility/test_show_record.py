@@ -16,7 +16,7 @@ from queue_manager.visibility.explain_record import Explanation, Position, expla
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.obstacles import Obstacle
-from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
+from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, UNSEEN_CLASS, PredictionContext
 from queue_manager.visibility.show_record import JobView, job_view
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import (
@@ -188,6 +188,13 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         None,
         KNOWN,
         [(None, NO_WORKLOAD)],
+    ),
+    (
+        "of a class that the user may not see",
+        job(),
+        None,
+        dataclasses.replace(KNOWN, unseen_class="urgnt"),
+        [(None, UNSEEN_CLASS.format("urgnt"))],
     ),
     (
         "without its prebuilt Workload",

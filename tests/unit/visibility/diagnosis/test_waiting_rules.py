@@ -106,7 +106,7 @@ def test_a_job_of_a_priority_class_that_does_not_exist_never_starts() -> None:
         "NeverStarts",
         "job/j -n default",
         "Job default/j of ClusterQueue cq can never start: WorkloadPriorityClass urgnt does not exist; "
-        "did you mean urgent?; correct its label kueue.x-k8s.io/priority-class.",
+        "did you mean urgent?; correct its label kueue.x-k8s.io/priority-class, or have an admin create it.",
         "sluice explain default/j; sluice cancel default/j",
     )
     for known in (None, frozenset({"urgnt"})):

@@ -34,7 +34,7 @@ START_SECONDS, START_POLL_SECONDS = 30.0, 0.1  # for a cluster that starts, on a
 
 def one_namespace(args: argparse.Namespace) -> str:
     """Return advice for a user who may not list all namespaces; "" if the command named a namespace."""
-    return "" if args.namespace else "-n NAMESPACE reads one namespace only"
+    return "" if args.namespace else "-n NAMESPACE reads that namespace only"
 
 
 def home_directory() -> Path:

@@ -39,7 +39,8 @@ OF_COMMANDS: Mapping[str, Mapping[int | str, str]] = {
         EXIT_OK: "the command succeeded",
         EXIT_UNEXPECTED: "the Job was stopped (by waitForPodsReady before its retries are used up, or by a user) or "
         "deleted, or the command ended with 1",
-        OTHERS: "the exit code of the command that ran; 127 or 126 if no such program exists or it cannot be executed",
+        OTHERS: "the exit code of the command that ran, of several pods the highest; 127 or 126 if no such program "
+        "exists or it cannot be executed",
         **_CREATING,
     },
     "submit": {

@@ -207,7 +207,7 @@ async def test_lists_fall_back_to_the_namespace_of_the_context(accounts: dict[st
         code, text = await command(accounts["member"], verb)
         assert (code, f"only namespace {TEAM} is listed" in text) == (0, True), text
         code, text = await command(accounts["member"], verb, "-A")
-        assert (code, "-n NAMESPACE reads one namespace only" in text) == (3, True), text
+        assert (code, "-n NAMESPACE reads that namespace only" in text) == (3, True), text
 
 
 async def test_missing_rights_are_those_that_a_role_in_the_namespace_lacks(

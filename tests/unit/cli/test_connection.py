@@ -26,7 +26,7 @@ from queue_manager.engine.transport_protocol import ApiError, Response
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.data_directory import LOCK
 
-HINT = "-n NAMESPACE reads one namespace only"
+HINT = "-n NAMESPACE reads that namespace only"
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

@@ -73,6 +73,7 @@ STATUS_UNKNOWN = "ContainerStatusUnknown"
 NEVER_RAN = (STATUS_UNKNOWN, *START_ERRORS)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
 _STOPPED_QUEUES = (reasons.CLUSTER_QUEUE_STOPPED, reasons.LOCAL_QUEUE_STOPPED)
+_WITH_PODS = (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED)
 # How the messages of evictions and deactivations begin if they do not consist of the cause of the pods alone.
 _TIMED_OUT = (messages.pods_ready_timeout(""), messages.DEACTIVATED_MESSAGE)
 
@@ -336,7 +337,7 @@ def _highest_exit_code(pods: Iterable[PodRecord]) -> int | None:
 
 
 def _last_failed(pods: Iterable[PodRecord]) -> PodRecord | None:
-    """The last pod that failed or was disrupted; of deleted pods only disrupted and restarted ones have a message."""
+    """The last pod that failed or was disrupted; deleted pods without an error of their own have no message."""
     failed = (pod for pod in pods if (pod.message if pod.phase == DELETED_POD else pod.exit_code))
     return max(failed, key=lambda pod: pod.ended_at, default=None)
 
@@ -399,7 +400,7 @@ def _is_by_hold(step: StepRecord) -> bool:
 
 def _pods_of(end: StepRecord | None) -> str:
     """Why the pods were not ready, from the message of the eviction or deactivation; "" without a cause."""
-    if end is None or end.reason not in (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED):
+    if end is None or end.reason not in _WITH_PODS:
         return ""
     if not end.message.startswith(_TIMED_OUT):
         return end.message

@@ -33,7 +33,7 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
-from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line, restarted_before
+from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, ended_text, one_line, restarted_before
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.shown_causes import with_error_before
 
@@ -180,6 +180,8 @@ def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
     if evicted.reason.startswith(reasons.DEACTIVATED):
         cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
         step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
+        if cause == reasons.MAX_EXEC_TIME_EXCEEDED and (of_pods := recorded_cause(workload)):
+            return msgspec.structs.replace(step, message=f"{step.message}; {of_pods}")
         if cause == reasons.DEACTIVATED:
             message = deactivated_by.message(workload, step.message)
             return msgspec.structs.replace(step, message=by_user(message, recorded_cause(workload)))
@@ -309,10 +311,14 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
     annotations = pod.metadata.annotations
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     ends = [status.state.terminated for status in statuses if status.state.terminated is not None]
-    worst = max(ends, key=lambda end: end.exit_code, default=None)
     phase = pod.status.phase if is_terminal(pod) and pod.metadata.deletion_timestamp is None else DELETED_POD
+    own = [end for end in ends if _ended_before_deletion(end, pod)] if phase == DELETED_POD else ends
+    worst = max(own or ends, key=lambda end: end.exit_code, default=None)
     cause = disruption_of(pod) or (cause_of(pod) if phase != DELETED_POD else None)
-    why = cause.text if cause is not None else restarted_before(pod) if phase == DELETED_POD else ""
+    why = cause.text if cause is not None else ""
+    if cause is None and phase == DELETED_POD:
+        failed = ended_text(worst.exit_code, worst.reason, worst.message) if own and worst is not None else ""
+        why = failed or restarted_before(pod)
     yield PodRecord(
         uid=pod.metadata.uid,
         job_uid=owner.uid,
@@ -328,6 +334,13 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
         cpu_seconds=_number(annotations.get(keys.CPU_SECONDS)),
         peak_memory_bytes=_whole(annotations.get(keys.PEAK_MEMORY)),
     )
+
+
+def _ended_before_deletion(end: TerminatedState, pod: Pod) -> bool:
+    """Whether a container failed by itself, not because its pod was stopped."""
+    deleted = deletion_requested(pod)
+    ended = end.finished_at
+    return bool(end.exit_code) and deleted is not None and ended is not None and ended < deleted
 
 
 def _ended_at(pod: Pod, ends: Iterable[TerminatedState], now: datetime) -> datetime:

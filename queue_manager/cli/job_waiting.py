@@ -203,10 +203,8 @@ class JobWait:
         failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))
         if found is not None:
             return found.text
-        if failure is None:
+        if failure is None or result != Result.FAILED or row.reason == DEADLINE_EXCEEDED:
             return reason(row)
-        if row.reason == DEADLINE_EXCEEDED:
-            return f"{reason(row)} (before: {failure.text})"
         return ": ".join(part for part in (row.failed_indexes, failure.text) if part)
 
     async def _obstacles(self, job: Job, workload: Workload | None, state: JobState) -> list[Obstacle]:

@@ -61,6 +61,7 @@ WAITING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.EVICT
 NOT_RUNNING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.SUSPENDED)
 QUEUE_REASONS = (reasons.SUSPENDED, reasons.MISCONFIGURED)  # of which the queue says more
 NO_JOBS = "no Jobs; to create one: sluice run -- COMMAND, or sluice submit -f FILE"
+NO_QUEUE = "in no queue; a user starts it"  # why a Job is Suspended
 HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # held by a user; REASON says so already
 
 
@@ -80,17 +81,23 @@ def time(row: JobRow) -> str:
     A Job that holds quota and none of whose pods has started has waited all the time.
     """
     waits = row.state in NOT_RUNNING and row.running_seconds is None
-    if row.ran_seconds is not None and not waits:
-        if row.has_run:
-            return f"{output.duration(row.ran_seconds)} run"
-        return f"{output.duration((row.waited_seconds or 0) + row.ran_seconds)} wait"
-    if row.waited_seconds is not None:
-        return f"{output.duration(row.waited_seconds)} wait"
-    return "-"
+    if row.ran_seconds is not None and not waits and row.has_run:
+        return f"{output.duration(row.ran_seconds)} run"
+    waited = _waited(row)
+    return "-" if waited is None else f"{output.duration(waited)} wait"
+
+
+def _waited(row: JobRow) -> float | None:
+    """All seconds in which a Job did not run, those with quota before its first pod included; None if unknown."""
+    parts = [row.waited_seconds] if row.has_run else [row.waited_seconds, row.ran_seconds]
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
 
 
 def reason(row: JobRow) -> str:
     """Return the cause of its pods first, then what it led to, then when its backoff ends."""
+    if row.state == JobState.SUSPENDED and not row.queue:
+        return NO_QUEUE
     text = row.obstacle or plain(
         row.reason,
         row.message,
@@ -119,7 +126,7 @@ COLUMNS = (
     output.TableColumn("TIME", time, right=True),
     output.TableColumn("CREATED", lambda row: format_time(row.created), wide=True),
     output.TableColumn("ENDED", lambda row: format_time(row.finished), wide=True),
-    output.TableColumn("WAITED", lambda row: span(row.waited_seconds), right=True, wide=True),
+    output.TableColumn("WAITED", lambda row: span(_waited(row)), right=True, wide=True),
     output.TableColumn("RAN", lambda row: span(row.ran_seconds if row.has_run else None), right=True, wide=True),
     output.TableColumn("ATTEMPTS", lambda row: str(row.budget_attempts), right=True, wide=True),
     output.TableColumn("REASON", reason, wrap=True),

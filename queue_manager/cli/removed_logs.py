@@ -26,6 +26,7 @@ from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.history import pod_end
 from queue_manager.cli.history_reading import own_store, read
 from queue_manager.cli.time_texts import ago
+from queue_manager.lifecycle.refused_pods import NO_PODS
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.attempt_counts import count_lost_attempts
 from queue_manager.visibility.wire_types import Pod
@@ -64,7 +65,8 @@ class Chosen:
         """Whether a pod that has ended is one of them."""
         if self.index is not None and pod.name.rsplit("-", 2)[1:2] != [str(self.index)]:  # JOB-INDEX-xxxxx
             return False
-        return pod.phase == pod_phases.FAILED or not self.failed
+        has_failed = pod.phase == pod_phases.FAILED or bool(pod.message)  # of one that an eviction deleted: its error
+        return has_failed or not self.failed
 
     def are_counted(self, job: Job, present: Iterable[Pod]) -> bool:
         """Whether the Job has counted more of them than exist. Its status counts no earlier attempts."""
@@ -99,7 +101,8 @@ def removal(
     gone = [pod for pod in ended or () if has_run(pod) and chosen.has(pod) and pod.uid not in uids]
     newest = max(gone, key=lambda pod: pod.ended_at, default=None)
     are_counted = chosen.are_counted(job, present)
-    if newest is None and not are_counted and (last is None or ended):
+    had_pods = last is not None and not ended and not last.pod_cause.startswith(NO_PODS)
+    if newest is None and not are_counted and not had_pods:
         return ""
     started = "" if newest is not None or are_counted else ", if any had started,"
     when = _when(workload, newest, now) if workload is not None else ""

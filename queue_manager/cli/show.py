@@ -335,7 +335,8 @@ def _why(view: JobView) -> str:
             preempted_for=view.preempted_for,
         )
     cause = f"{view.cause} ({view.no_node})" if view.no_node else view.cause
-    return cause_first(cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
+    why = cause_first(cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
+    return f"{view.failed_indexes}: {why}" if view.failed_indexes else why
 
 
 def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from queue_manager.cli.node_reading import fixed_nodes
+from queue_manager.cli.queue_reading import read_pod_classes
 from queue_manager.client.job_requests import lasting_obstacles
 from queue_manager.client.job_update import Seen
 from queue_manager.client.official_transport import blocking
 from queue_manager.visibility.job_states import AWAITS_NODE, JobState
 from queue_manager.visibility.node_fit import NodeFacts
-from queue_manager.visibility.obstacles import Obstacle, node_obstacle, pod_class
+from queue_manager.visibility.obstacles import Obstacle, node_obstacle, pod_class, pod_class_obstacle
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -49,10 +50,12 @@ class ObstacleChecks:
         """
         if seen.update.state not in AWAITS_NODE:
             return None
-        is_pending = seen.update.state == JobState.PENDING
-        found = self._of_queue(seen) if is_pending or pod_class(seen.job) else []
+        found = self._of_queue(seen) if seen.update.state == JobState.PENDING else []
         if not found and self.is_confirming:
             return None
+        if not found and pod_class(seen.job):
+            of_class = pod_class_obstacle(seen.job, blocking(self._api_client, read_pod_classes))
+            found = [of_class] if of_class is not None else []
         if not self._are_nodes_read:
             self._nodes, self._are_nodes_read = blocking(self._api_client, fixed_nodes), True
         of_nodes = node_obstacle(seen.job, seen.workload, self._nodes)
@@ -66,8 +69,6 @@ class ObstacleChecks:
         found = blocking(
             self._api_client, lambda client: lasting_obstacles(client, seen.job, seen.workload, self._default_ns)
         )
-        if seen.update.state != JobState.PENDING:
-            found = [each for each in found if each.is_of_pods]
         if not found:
             self._since, self._next_check = None, now + AGAIN_SECONDS
             return []

@@ -124,14 +124,17 @@ def _starting(pod: Pod) -> PodCause | None:
 
 
 def cause_of_failure(status: JobStatus, pods: Iterable[Pod], past: PodCause | None = None) -> str:
-    """The worst cause among the pods of a Job that has failed; "" for any other Job, and if its deadline ended it.
+    """The worst cause among the pods of a Job that has failed; "" for any other Job.
 
-    `past`: the last disruption or restart of a pod of the Job, which may be deleted. One before the last start of the
-    Job does not count.
+    Of one that its deadline ended the pods count that had failed before; the others are deleted then. `past`: the last
+    disruption or restart of a pod of the Job, which may be deleted. One before the last start of the Job does not
+    count.
     """
     end = finished(status)
-    if end is None or end.type != FAILED or end.reason == DEADLINE_EXCEEDED:
+    if end is None or end.type != FAILED:
         return ""
+    if end.reason == DEADLINE_EXCEEDED:
+        pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
     causes = [cause for pod in pods if (cause := cause_of(pod) or disruption_of(pod)) is not None]
     if past is not None and (status.start_time is None or past.at >= status.start_time):
         causes.append(past)

@@ -121,7 +121,7 @@ def _row(
     recorded = recorded_cause(workload)
     late = LATE_RETRY if why == RETRIED_LATE else ""
     last_error = f"{failure.text}{late}" if failure is not None else recorded or warning_text(event)
-    of_pods = recorded if why == BY_A_USER else last_error if why in FAULTS_OF_PODS else ""
+    of_pods = recorded if why in (BY_A_USER, RUN_TIME_EXCEEDED) else last_error if why in FAULTS_OF_PODS else ""
     lacks = no_node_fits(last_error, None, workload, nodes) if why != BY_A_USER else ""
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
@@ -227,10 +227,10 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
         return RETRIED_LATE
     if failure is not None and failure.reason not in START_ERRORS:
         return OUT_OF_MEMORY if failure.reason == OOM_KILLED else CRASHES
-    if warning is not None and warning.message.startswith(RESTARTING):
+    if recorded.startswith(OOM_KILLED):
+        return OUT_OF_MEMORY
+    if recorded.startswith("exit ") or (warning is not None and warning.message.startswith(RESTARTING)):
         return CRASHES
-    if recorded.startswith((OOM_KILLED, "exit ")):
-        return OUT_OF_MEMORY if recorded.startswith(OOM_KILLED) else CRASHES
     stats = workload.status.scheduling_stats
     timeouts = [e for e in stats.evictions if e.reason == reasons.PODS_READY_TIMEOUT] if stats else []
     if not timeouts:

@@ -118,13 +118,15 @@ def _without_waiting(case: Case) -> Finding | None:
         return _without_node(case, case.around.unplaced)
     retried = case.state == JobState.BACKOFF and not awaits_requeue(case.workload, case.now)
     sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
+    reason, message = explain_state(case.job, case.workload, case.state, case.now)
+    if case.state == JobState.STARTING and reason == reasons.WAIT_FOR_RECOVERY:
+        sentence = "It holds its quota, and its pods are no longer ready"
     if case.state == JobState.STARTING and (name := case.around.failed_container):
         sentence = _DEAD_CONTAINER.format(name)
     if sentence is None:
         return None
     if case.state == JobState.RUNNING and case.job is not None and (failed := failed_indexes(case.job)):
         sentence = f"{sentence}, although {failed} for good"
-    _, message = explain_state(case.job, case.workload, case.state, case.now)
     return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=message)
 
 

@@ -41,7 +41,10 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
     if failed := failed_indexes(job):
         return one_line(": ".join(part for part in (failed, _cause_of_indexes(job, pods)) if part))
     all_ready = (job.status.ready or 0) >= job.status.active > 0
-    return "" if all_ready else _live_cause(pods, _admitted_at(workload))
+    if all_ready:
+        return ""
+    worst = worst_cause(pods, _admitted_at(workload))
+    return "" if worst is None else worst.text if _was_ready(workload) else live_text(worst)
 
 
 def failed_indexes(job: Job) -> str:
@@ -87,9 +90,10 @@ def _is_over(workload: Workload) -> bool:
     return workload.is_true(condition_types.EVICTED) or not workload.spec.active
 
 
-def _live_cause(pods: Iterable[model.Pod], since: datetime | None) -> str:
-    worst = worst_cause(pods, since)
-    return live_text(worst) if worst is not None else ""
+def _was_ready(workload: Workload | None) -> bool:
+    """Whether the pods were ready in this attempt, and are not any more."""
+    ready = workload.condition(condition_types.PODS_READY) if workload is not None else None
+    return ready is not None and (ready.is_true or ready.reason == reasons.WAIT_FOR_RECOVERY)
 
 
 def live_text(cause: PodCause) -> str:

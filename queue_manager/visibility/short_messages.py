@@ -36,7 +36,9 @@ _CAPACITY = re.compile(
 )
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
-_NEVER_ADMITTED = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED)
+NEVER = "can never start: "
+_NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
+_NEVER_ADMITTED = (*_NEVER_FITS, reasons.MISCONFIGURED)
 _VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$")
 _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
@@ -87,7 +89,9 @@ def plain(
         return like_another(equivalent, equivalent_reason)
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
         return message  # a message of Sluice, already short
-    return quota(message) or ": ".join(part for part in (reason, message) if part)
+    text = quota(message)
+    never = NEVER if text and reason in _NEVER_FITS else ""
+    return f"{never}{text}" if text else ": ".join(part for part in (reason, message) if part)
 
 
 def like_another(equivalent: str, why: str) -> str:
@@ -142,8 +146,8 @@ def never_starts(no_node: str, reason: str, text: str, obstacle: str = "") -> st
     """
     if obstacle:
         return f"{obstacle}; {no_node}"
-    first = text if reason in _NEVER_ADMITTED else ""
-    return f"can never start: {'; '.join(part for part in (first, no_node) if part)}"
+    first = text.removeprefix(NEVER) if reason in _NEVER_ADMITTED else ""
+    return f"{NEVER}{'; '.join(part for part in (first, no_node) if part)}"
 
 
 def gave_up(attempts: int) -> str:

@@ -19,7 +19,7 @@ from queue_manager.visibility.attempt_counts import count_attempts, count_budget
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
 from queue_manager.visibility.explain_record import Position
 from queue_manager.visibility.index_map import IndexMap, index_map
-from queue_manager.visibility.job_causes import cause_of, exit_code_of
+from queue_manager.visibility.job_causes import cause_of, exit_code_of, failed_indexes
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
@@ -79,7 +79,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job.
 
-    `cause`, `no_node`, `exit_code`, `preempted_for`, `obstacle`: as in `JobRow`.
+    `cause`, `failed_indexes`, `no_node`, `exit_code`, `preempted_for`, `obstacle`: as in `JobRow`.
     `position`: of a pending Job, if it is known.
     """
 
@@ -96,6 +96,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     cause: str
+    failed_indexes: str
     no_node: str
     exit_code: int | None
     equivalent: str
@@ -195,6 +196,7 @@ def job_view(
         reason=reason,
         message=message,
         cause=cause,
+        failed_indexes=failed_indexes(job) if job is not None and state == JobState.FAILED else "",
         no_node=no_node_fits(cause, job, workload, nodes, awaits_node=state in AWAITS_NODE),
         exit_code=exit_code_of(of_pods, pods),
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",

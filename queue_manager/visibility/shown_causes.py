@@ -1,8 +1,8 @@
 """The `cause` in the machine formats of all commands and in notices: why a Job failed or is deactivated. Pure.
 
 If pods can have led to the end, why they failed or were not ready is the cause (`lifecycle.pod_causes`); else, and if
-that is not known, the end itself in the words of `sluice ps`. If a user deactivates a Job whose pods have failed, the
-cause names both: `by anna (before: exit 3: boom)`. BEHAVIOUR.md#q215-one-cause-in-all-outputs.
+that is not known, the end itself in the words of `sluice ps`. If a user or a limit of time ends a Job whose pods have
+failed, the cause names both: `by anna (before: exit 3: boom)`. BEHAVIOUR.md#q215-one-cause-in-all-outputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from queue_manager.api import reasons
 from queue_manager.lifecycle.pod_causes import READINESS, STARTING
 from queue_manager.visibility.short_messages import PODS_NOT_READY, plain
 
-_NOT_BY_PODS = (DEADLINE_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED, reasons.ADMISSION_CHECK, reasons.DEACTIVATED)
+_BY_OTHERS = (DEADLINE_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED, reasons.DEACTIVATED)
 
 
 def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PODS_NOT_READY) -> str:
@@ -21,14 +21,14 @@ def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PO
     `of_pods`: why its pods failed or were not ready, "" if that is not known; `unready`: what to call that then.
     """
     ended_by = reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
-    if of_pods and ended_by not in _NOT_BY_PODS:
-        return of_pods
-    if ended_by == reasons.DEACTIVATED:
+    if ended_by in _BY_OTHERS:
         return with_error_before(plain(reason, message), of_pods)
+    if of_pods and ended_by != reasons.ADMISSION_CHECK:
+        return of_pods
     return unready if ended_by == reasons.REQUEUING_LIMIT_EXCEEDED else plain(reason, message)
 
 
-def with_error_before(by_user: str, of_pods: str) -> str:
-    """Return the text of a deactivation by a user, with the error of its pods before that, unless they only started."""
+def with_error_before(end: str, of_pods: str) -> str:
+    """Return the text of an end that its pods did not cause, with their error before it, unless they only started."""
     is_error = of_pods and of_pods != READINESS and not of_pods.startswith(STARTING)
-    return f"{by_user} (before: {of_pods})" if is_error else by_user
+    return f"{end} (before: {of_pods})" if is_error else end

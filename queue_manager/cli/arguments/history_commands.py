@@ -35,8 +35,9 @@ def add_history_commands(commands: Commands) -> None:
         epilog=f"TIME: {TIMES}, in this machine's zone. A Job counts in full if it existed, unfinished, within them. "
         "OK is the share of those that succeeded among those that succeeded or failed; deactivated ones (DEACT) "
         "count as neither. WAIT is that of sluice history, of Jobs that were admitted. FLAVOR is that of the last "
-        "admission: `not admitted` without one, - if the Job requests nothing. WASTED is the CPU time of attempts that "
-        "failed, were preempted or did not get ready; other: that a user, a deletion or a stopped queue ended.",
+        "admission: `not admitted` without one, - if the Job requests nothing. WASTED is the requested CPU time of "
+        "attempts that failed, were preempted or did not get ready; other: that a user, a deletion or a stopped queue "
+        "ended.",
     )
     report.add_argument(
         "--by",

@@ -35,9 +35,9 @@ def add_job_lists(commands: Commands) -> None:
         description="One line per Job: unfinished ones, as squeue, and those that ended within the last 24 hours.",
         epilog=f"TIME: {TIMES}, in this machine's zone. The column TIME has, with run, how long the Job held "
         "quota in all its attempts together: of one that was evicted and runs again it is more than the time since its "
-        "last start (sluice show has each attempt). With wait, of a Job that waits or never ran, it is all other time "
-        "but that in which it was deactivated. -o wide has both, as WAITED and RAN; these are WAIT and RUN of sluice "
-        "history.",
+        "last start (sluice show has each attempt). With wait, of a Job that waits or none of whose pods has started, "
+        "it is all other time but that in which it was deactivated. -o wide has both, as WAITED and RAN. WAIT and RUN "
+        "of sluice history are the time without quota and with it.",
     )
     add_client_options(ps)
     add_scope_options(ps)

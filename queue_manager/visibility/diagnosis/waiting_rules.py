@@ -24,7 +24,14 @@ from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
 from queue_manager.visibility.job_states import JobState, is_pending, job_state, workloads_by_job
 from queue_manager.visibility.node_fit import lacks_of_fixed_nodes, no_fixed_node_fits, no_node_fits
-from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, local_queue_of, obstacle, own_obstacle
+from queue_manager.visibility.obstacles import (
+    Obstacle,
+    ReadableQueues,
+    local_queue_of,
+    missing_pod_class,
+    obstacle,
+    own_obstacle,
+)
 from queue_manager.visibility.reason_codes import NO_MATCHING_NODE
 from queue_manager.visibility.resubmission import resubmission
 
@@ -58,7 +65,7 @@ def never_starting(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 def _never_admitted(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, str, Obstacle]]:
     """Yield each pending Job that its queue can never admit, with the queue that is named, and why."""
     queues = _queues(snapshot)
-    for job, workload in [*_pending(snapshot), *_without_workload(snapshot)]:
+    for job, workload in [*_pending(snapshot), *_without_workload(snapshot), *_without_pod_class(snapshot)]:
         key = local_queue_of(job, workload)
         local, _ = queues.of(key)
         found = own_obstacle(job, workload, queues) if local is not None else obstacle(job, workload, queues)
@@ -218,6 +225,19 @@ def _without_workload(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, None]]:
         is_queued = keys.QUEUE_NAME in job.metadata.labels and job.metadata.uid not in by_job
         if is_queued and job_state(job, None, snapshot.now) == JobState.PENDING:
             yield job, None
+
+
+def _without_pod_class(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, Workload | None]]:
+    """The Jobs that are between two attempts, or deactivated, and whose pods name a PriorityClass that does not exist.
+
+    Of one that holds quota `refused_write_rules` says it.
+    """
+    by_job = workloads_by_job(snapshot.workloads or ())
+    for job in snapshot.jobs or ():
+        workload = by_job.get(job.metadata.uid)
+        stopped = job_state(job, workload, snapshot.now) in (JobState.BACKOFF, JobState.EVICTED, JobState.DEACTIVATED)
+        if stopped and missing_pod_class(job, snapshot.pod_classes):
+            yield job, workload
 
 
 def _stopped(local: LocalQueue | None, above: ClusterQueue | None) -> tuple[str, str, str] | None:

@@ -366,8 +366,8 @@ async def test_submit_and_show_agree_on_a_job_that_cannot_start(
 async def waits_behind_hello(me: User) -> bool:
     rows = {row["name"]: row for row in me.json("ps")}
     return str(rows["second"]["message"]) in {
-        "asks 64 cpu, queue limit 2, like Job hello with the same requests",
-        "queue has no quota for nvidia.com/gpu, like Job hello with the same requests",
+        "can never start: asks 64 cpu, queue limit 2, like Job hello with the same requests",
+        "can never start: queue has no quota for nvidia.com/gpu, like Job hello with the same requests",
     }
 
 

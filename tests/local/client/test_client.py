@@ -386,8 +386,8 @@ def test_pods_that_the_server_refuses_are_the_cause(sluice_client: Client) -> No
     job = sluice_client.submit(tree, queue=QUEUE, check=False)
     why = "no pod can be created: no PriorityClass with name golden was found"
     assert next(update for update in sluice_client.watch(job, timeout=SECONDS) if update.cause).cause == why
-    with pytest.raises(Timeout, match=why):
-        sluice_client.wait(job, timeout=1)
+    with pytest.raises(NeverStarts, match="PriorityClass golden does not exist"):
+        sluice_client.wait(job, timeout=SECONDS)
 
 
 def test_a_job_with_several_obstacles_names_all(sluice_client: Client) -> None:

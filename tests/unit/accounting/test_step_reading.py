@@ -239,6 +239,23 @@ def test_a_failed_pod_says_why_and_a_deleted_one_does_not() -> None:
     assert deleted.message == ""
 
 
+def test_a_deleted_pod_says_which_container_had_failed_by_itself() -> None:
+    """At 40 s the first was stopped with the pod; the second had failed before, at 10 s."""
+    both = pod("Running", None, 143, 4, message="db is gone")
+    stopped, failed = both.status.container_statuses
+    ended = msgspec.structs.replace(failed.state.terminated, finished_at=at(10))
+    failed = msgspec.structs.replace(failed, state=msgspec.structs.replace(failed.state, terminated=ended))
+    deletion = {"deletion_timestamp": at(70), "deletion_grace_period_seconds": 30}
+    deleted = msgspec.structs.replace(
+        both,
+        metadata=msgspec.structs.replace(both.metadata, **deletion),
+        status=msgspec.structs.replace(both.status, container_statuses=(stopped, failed)),
+    )
+    [record] = pod_records(deleted, None, NOW)
+    assert isinstance(record, PodRecord)
+    assert (record.phase, record.exit_code, record.message) == ("Deleted", 4, "exit 4: db is gone")
+
+
 def test_a_deleted_pod_that_was_disrupted_says_by_what() -> None:
     condition = Condition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI", message="why")
     known = pod("Running", None, 143)

@@ -91,7 +91,7 @@ async def test_a_held_queue_is_the_reason_of_pending_jobs_only(client: RestClien
     assert await reasons(client) == {
         "held": HELD,
         "untried": HELD,
-        "huge": "asks 6 cpu, queue limit 1",
+        "huge": "can never start: asks 6 cpu, queue limit 1",
         "runs": "",
         "failed": "BackoffLimitExceeded: gone",
     }

@@ -14,6 +14,8 @@ from tests.unit.accounting.history_samples import at, pod
 
 LOST = Attempt(start=at(10), end=at(100), reason="Deactivated", ran_seconds=90)
 EVICTED = Workload(status=WorkloadStatus(requeue_history=RequeueHistory(attempts=(LOST,))))
+REFUSED = msgspec.structs.replace(LOST, pod_cause="no pod can be created: exceeded quota")
+WITHOUT_PODS = Workload(status=WorkloadStatus(requeue_history=RequeueHistory(attempts=(REFUSED,))))
 RAN = pod("j-1", seconds=99, exit_code=143, reason="Error", phase="Deleted")
 DELETED = "were deleted when attempt 1 ended 3m20s ago (Deactivated), and their logs with them"
 
@@ -26,6 +28,7 @@ DELETED = "were deleted when attempt 1 ended 3m20s ago (Deactivated), and their 
         (EVICTED, [], 0, f"its pods, if any had started, {DELETED}"),
         (EVICTED, None, 0, f"its pods, if any had started, {DELETED}"),
         (EVICTED, None, 1, f"its pods {DELETED}"),
+        (WITHOUT_PODS, [], 0, ""),
         (None, None, 1, "its pods were deleted, and their logs with them"),
         (None, None, 0, ""),
     ],
@@ -35,6 +38,7 @@ DELETED = "were deleted when attempt 1 ended 3m20s ago (Deactivated), and their 
         "the history lags",
         "of another cluster",
         "a pod failed there",
+        "the API server refused its pods",
         "of an ended Job",
         "nothing happened",
     ],
@@ -86,3 +90,9 @@ def test_the_attempt_is_that_of_the_pod_though_a_later_one_had_none() -> None:
     twice = Workload(status=WorkloadStatus(requeue_history=RequeueHistory(attempts=attempts)))
     assert removal(Job(), twice, [RAN], at(300)).startswith(f"its pods {DELETED}; the last one, j-1,")
     assert "when attempt 2 ended 2m59s ago" in removal(Job(), twice, None, at(300))
+
+
+def test_a_pod_that_an_eviction_deleted_after_its_error_has_failed() -> None:
+    broken = msgspec.structs.replace(RAN, exit_code=4, message="exit 4: db is gone")
+    assert removal(Job(), EVICTED, [broken], at(300), Chosen(failed=True)).endswith("exit 4: db is gone")
+    assert removal(Job(), EVICTED, [RAN], at(300), Chosen(failed=True)) == ""

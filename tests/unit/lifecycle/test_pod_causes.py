@@ -157,8 +157,15 @@ def test_a_disruption_is_the_cause_of_a_job_that_failed_by_it() -> None:
     assert cause_of_failure(failed_job(0), [evicted]) == "pod evicted"
     assert cause_of_failure(failed_job(0), [], disruption(5)) == "pod evicted from n1 (X)"
     assert cause_of_failure(failed_job(9), [], disruption(5)) == ""  # in an earlier attempt
-    assert cause_of_failure(failed_job(0, "DeadlineExceeded"), [evicted], disruption(5)) == ""
+    assert cause_of_failure(failed_job(0, "DeadlineExceeded"), [], disruption(5)) == "pod evicted from n1 (X)"
     assert cause_of_failure(JobStatus(), [evicted], disruption(5)) == ""
+
+
+def test_of_a_job_that_its_deadline_ended_the_pods_count_that_had_failed_before() -> None:
+    late = failed_job(0, "DeadlineExceeded")
+    assert cause_of_failure(late, [pod("Failed", ended(3, seconds=10))]) == "exit 3"
+    assert cause_of_failure(late, [pod("Failed", ended(143, seconds=10), deleted=True)]) == ""
+    assert cause_of_failure(late, []) == ""
 
 
 def test_of_a_disruption_and_a_failure_the_newest_is_the_cause() -> None:

@@ -169,6 +169,15 @@ def test_of_failures_in_one_second_the_same_pod_is_named_as_in_causes() -> None:
     assert newest.pod == worst.pod == "j-1-aaaaa"
 
 
+def test_a_job_last_killed_for_its_memory_needs_more_whatever_a_warning_says() -> None:
+    attempts = {"requeueHistory": {"attempts": [{"reason": LIMIT, "podCause": "OOMKilled"}]}}
+    its = workload(active=False, conditions=[cond("Evicted", reason=LIMIT)], status=attempts)
+    message = "Back-off restarting failed container main in pod j-aaaaa"
+    restarting = event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)
+    [row] = deactivated_jobs([its], [restarting], at(60))
+    assert row.why == "out of memory"
+
+
 def test_an_oom_killed_job_has_that_cause() -> None:
     row = crashed(exited("j-aaaaa", 10, exit=137, reason="OOMKilled"))
     assert (row.why, row.last_error) == ("out of memory", "OOMKilled")

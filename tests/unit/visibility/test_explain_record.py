@@ -588,3 +588,10 @@ def test_a_missing_class_may_be_why_there_is_no_workload_if_nobody_sees_the_clas
         "or no controller has taken it up."
     )
     assert said.changes[0] == "an admin creates WorkloadPriorityClass urgent, if it does not exist"
+
+
+def test_pods_that_were_ready_in_this_attempt_are_no_longer_ready() -> None:
+    lost = [*admitted(), cond("PodsReady", "False", "WaitForRecovery", "At least one pod has failed")]
+    its = msgspec.structs.replace(holding("j", "1"), status=workload(conditions=lost).status)
+    said = explained(job(**STARTING), its)
+    assert (said.code, said.sentence) == ("", "It holds its quota, and its pods are no longer ready.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from job_controller.model import Job
@@ -385,7 +387,7 @@ ATTEMPT = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "pod
             job(conditions=[cond("Failed", reason="DeadlineExceeded")]),
             None,
             [pod(phase="Failed", **BOOM)],
-            "DeadlineExceeded",
+            "DeadlineExceeded (before: exit 3)",
         ),
         (job(conditions=[COMPLETE]), workload(), [pod(phase="Failed", **BOOM)], ""),
         (job(deleted=1), workload(conditions=admitted()), [pod(phase="Failed", **BOOM)], ""),
@@ -413,3 +415,16 @@ def test_a_preemption_hides_the_cause_of_earlier_attempts() -> None:
 
 def test_a_backoff_has_the_time_of_its_end() -> None:
     assert job_row(job(), workload(conditions=[EVICTED], status=REQUEUE), at(60)).retry_at == at(120)
+
+
+@pytest.mark.parametrize(
+    ("ready", "cause"),
+    [
+        (cond("PodsReady", "False", "WaitForStart"), "readiness probe has not succeeded yet"),
+        (cond("PodsReady", "False", "WaitForRecovery"), "readiness probe failed"),
+    ],
+)
+def test_a_probe_that_had_succeeded_has_failed(ready: dict[str, Any], cause: str) -> None:
+    unready = pod("j-aaaaa", before="NodeShutdown")
+    its = workload(conditions=[*admitted(), ready])
+    assert job_row(job(suspend=False, status={"active": 1}), its, at(60), pods=[unready]).cause == cause

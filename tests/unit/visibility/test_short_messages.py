@@ -17,12 +17,16 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
     ("reason", "message", "says"),
     [
         ("WaitingForQuota", MAIN + UNUSED, "needs 1 more cpu (a)"),
-        ("ExceedsMaxQuota", MAIN + TOO_LARGE, "asks 64 cpu, queue limit 4"),
-        ("ExceedsMaxQuota", f"{MAIN}{TOO_LARGE}, {UNUSED}", "asks 64 cpu, queue limit 4; needs 1 more cpu (a)"),
+        ("ExceedsMaxQuota", MAIN + TOO_LARGE, "can never start: asks 64 cpu, queue limit 4"),
+        (
+            "ExceedsMaxQuota",
+            f"{MAIN}{TOO_LARGE}, {UNUSED}",
+            "can never start: asks 64 cpu, queue limit 4; needs 1 more cpu (a)",
+        ),
         (
             "ExceedsMaxQuota",
             f"{MAIN}{TOO_LARGE}; {MAIN}{BESIDE}",
-            "asks 64 cpu, queue limit 4 (a); asks 8Gi memory beside 1Gi, queue limit 4Gi (b)",
+            "can never start: asks 64 cpu, queue limit 4 (a); asks 8Gi memory beside 1Gi, queue limit 4Gi (b)",
         ),
         ("ExceedsMaxQuota", f"{MAIN}{TOO_LARGE}, new words", f"ExceedsMaxQuota: {MAIN}{TOO_LARGE}, new words"),
         ("NoMatchingFlavor", MAIN + "flavor x not found", f"NoMatchingFlavor: {MAIN}flavor x not found"),
@@ -53,7 +57,7 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
         (
             "NoMatchingFlavor",
             f"{MAIN}resource gpu unavailable in ClusterQueue, {UNUSED}",
-            "queue has no quota for gpu; needs 1 more cpu (a)",
+            "can never start: queue has no quota for gpu; needs 1 more cpu (a)",
         ),
         ("Deactivated", "The workload is deactivated", "by a user"),
         ("Reactivated", "The workload was reactivated", "reactivated by a user"),

@@ -113,6 +113,20 @@ def test_a_job_of_a_priority_class_that_does_not_exist_never_starts() -> None:
         assert examine(replace(OPEN, **waiting, priority_classes=known)) == []
 
 
+def test_a_stopped_job_whose_pods_name_a_missing_class_never_starts() -> None:
+    """Between two attempts, or deactivated; of one that holds quota the refusal of its pods is found."""
+    its = job("j", suspend=True, pod={"priorityClassName": "golden"})
+    for stopped in (
+        workload("j", active=False, conditions=[cond("Evicted", reason="Deactivated")]),
+        workload("j", conditions=[cond("Evicted", reason="PodsReadyTimeout")]),
+    ):
+        objects = {"jobs": [its], "workloads": [stopped]}
+        _, code, _, sentence, _ = found(**objects, pod_classes=frozenset({"gold"}))
+        assert code == "NeverStarts"
+        assert "PriorityClass golden does not exist; did you mean gold?" in sentence
+        assert examine(replace(OPEN, **objects, pod_classes=frozenset({"golden"}))) == []
+
+
 @pytest.mark.parametrize(
     ("queues", "place", "word", "argument"),
     [

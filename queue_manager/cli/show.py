@@ -42,7 +42,7 @@ from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
-from queue_manager.visibility.index_map import MEANING, IndexMap
+from queue_manager.visibility.index_map import MEANING, IndexMap, IndexSign
 from queue_manager.visibility.job_causes import cause_of
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
@@ -243,7 +243,7 @@ def render(view: JobView, now: datetime, most: int | None = MAX_ROWS, history: s
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
     names = (view.name, view.workload)
     tables = columns(now, view.retries.budget_attempts, view.preempted_for, names, view.interruptions)
-    if view.indexes is not None:
+    if view.indexes is not None and not _are_of_next_attempt(view, view.indexes):
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
             parts += [Text(), *_shortened(tables["indexes"], view.indexes.troubled, most)]
@@ -382,6 +382,11 @@ def _retries(view: JobView) -> str:
     evictions = [f"{e.reason}{f' ({e.cause})' if e.cause else ''} ×{e.count}" for e in view.retries.evictions]
     parts = [f"{view.retries.requeues} since it was last activated"] if view.retries.requeues else []
     return "; ".join([*parts, f"evicted: {', '.join(evictions)}"] if evictions else parts)
+
+
+def _are_of_next_attempt(view: JobView, indexes: IndexMap) -> bool:
+    """Whether the indexes say nothing about the attempts that were: an eviction resets those of the Job's status."""
+    return bool(view.retries.attempts) and indexes.counts.keys() == {MEANING[IndexSign.NOT_STARTED]}
 
 
 def map_lines(indexes: IndexMap) -> list[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from queue_manager.cli.show import render
 from queue_manager.visibility.job_causes import job_cause
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.predictions import PredictionContext
@@ -64,3 +67,12 @@ def test_a_job_with_a_failed_index_fails_unless_it_has_a_success_policy(more: di
 def test_explain_names_an_index_that_has_failed_for_good() -> None:
     found = explained(job(**RUNNING, status=ALL_READY), holding("j", "1"))
     assert found.sentence == "It runs, although index 1 failed for good."
+
+
+@pytest.mark.parametrize(("attempts", "are_shown"), [([], True), ([{"reason": "PodsReadyTimeout"}], False)])
+def test_indexes_that_an_eviction_has_reset_are_not_shown(attempts: list[Any], are_shown: bool) -> None:
+    its = job(**{**RUNNING, "suspend": True})
+    record = workload(status={"requeueHistory": {"attempts": attempts}})
+    console = Console(record=True, file=StringIO())
+    console.print(render(job_view(its, record, [], [], PredictionContext(), at(60)), at(60)))
+    assert ("INDEXES" in console.export_text()) == are_shown

@@ -15,6 +15,7 @@ import msgspec
 
 from job_controller.reasons import (
     BACKOFF_LIMIT_EXCEEDED,
+    DEADLINE_EXCEEDED,
     FAILED_INDEXES,
     MAX_FAILED_INDEXES_EXCEEDED,
     POD_FAILURE_POLICY,
@@ -167,7 +168,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     failed = max(_failed(pods), key=lambda pod: pod.ended_at, default=None)
     times = job_times(_life(job, ordered, runs, end), now)
     state = _state(ordered, end)
-    by_pods = state is JobOutcome.FAILED and end is not None and end.reason in _ENDED_BY_PODS
+    by_pods = state is JobOutcome.FAILED and end is not None and end.reason in (*_ENDED_BY_PODS, DEADLINE_EXCEEDED)
     last_end = _last_end(ordered, state)
     of_pods = _pods_of(last_end) or _text_of(_last_failed(pods) if by_pods else failed)
     if state is JobOutcome.DELETED:

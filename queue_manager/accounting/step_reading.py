@@ -326,7 +326,7 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
         name=pod.metadata.name,
         node=pod.spec.node_name,
         phase=phase,
-        ended_at=_ended_at(pod, ends, now),
+        ended_at=_ended_at(pod, ends, now, was_deleted=phase == DELETED_POD),
         exit_code=worst.exit_code if worst is not None else None,
         reason=pod.status.reason or (worst.reason if worst is not None else ""),
         message=why,
@@ -343,10 +343,12 @@ def _ended_before_deletion(end: TerminatedState, pod: Pod) -> bool:
     return bool(end.exit_code) and deleted is not None and ended is not None and ended < deleted
 
 
-def _ended_at(pod: Pod, ends: Iterable[TerminatedState], now: datetime) -> datetime:
-    """When its last container ended; not before the deletion of a pod whose container waited to be started again."""
+def _ended_at(pod: Pod, ends: Iterable[TerminatedState], now: datetime, *, was_deleted: bool) -> datetime:
+    """When its last container ended; of a deleted pod, whose container may have waited to be started again, not before
+    its deletion.
+    """
     ended = max((end.finished_at for end in ends if end.finished_at is not None), default=now)
-    deleted = None if is_terminal(pod) else deletion_requested(pod)
+    deleted = deletion_requested(pod) if was_deleted else None
     return ended if deleted is None else max(ended, deleted)
 
 

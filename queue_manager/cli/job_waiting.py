@@ -37,6 +37,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
+from queue_manager.visibility.job_causes import of_indexes
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
     JobRow,
@@ -58,7 +59,7 @@ from queue_manager.visibility.obstacles import (
     pod_class_obstacle,
 )
 from queue_manager.visibility.running_or_starting import failed_pods
-from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
+from queue_manager.visibility.wait_goals import IN_NO_QUEUE, Goal, Outcome, Result, result_of
 
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
 REASON_SECONDS = 3.0  # in which the reason of a Job that did not end in time is read
@@ -119,7 +120,8 @@ class JobWait:
             async with asyncio.timeout(REASON_SECONDS):
                 if (job := await get_or_none(self.client, JOBS, key, Job)) is not None:
                     now, job, workload = await self._read(key, job)
-                    why = await self._why(job, workload, now)
+                    found = await self._obstacles(job, workload, job_state(job, workload, now))
+                    why = found[0].text if found else await self._why(job, workload, now)
         return self._outcome(key, Result.TIMEOUT, _text(why))
 
     async def _until_all_ended(self) -> None:
@@ -199,13 +201,13 @@ class JobWait:
             return ""
         row = await self._why(job, workload, now)
         if row.state == JobState.SUSPENDED:
-            return "it is suspended and in no queue"
+            return IN_NO_QUEUE
         failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))
         if found is not None:
             return found.text
         if failure is None or result != Result.FAILED or row.reason == DEADLINE_EXCEEDED:
             return reason(row)
-        return ": ".join(part for part in (row.failed_indexes, failure.text) if part)
+        return of_indexes(row.failed_indexes, failure.text)
 
     async def _obstacles(self, job: Job, workload: Workload | None, state: JobState) -> list[Obstacle]:
         """Return what prevents a Job from starting: its pods' class, the nodes, and of a pending one its queues."""

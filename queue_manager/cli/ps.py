@@ -29,6 +29,7 @@ from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.effects_of_changes import queue_obstacle
+from queue_manager.visibility.job_causes import of_indexes
 from queue_manager.visibility.job_states import (
     AFTER_AN_ATTEMPT,
     AWAITS_NODE,
@@ -39,7 +40,14 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.node_fit import no_node_fits, short_resources
-from queue_manager.visibility.obstacles import Obstacle, obstacle, pod_class, pod_class_obstacle
+from queue_manager.visibility.obstacles import (
+    Obstacle,
+    local_queue_of,
+    obstacle,
+    own_obstacle,
+    pod_class,
+    pod_class_obstacle,
+)
 from queue_manager.visibility.running_or_starting import is_between_tries
 from queue_manager.visibility.short_messages import cause_first, never_starts, plain
 
@@ -112,8 +120,7 @@ def reason(row: JobRow) -> str:
         return never_starts(row.no_node, row.reason, text, row.obstacle)
     cause = f"{row.cause} ({row.no_node})" if row.no_node else row.cause
     why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
-    indexes = f"{row.failed_indexes}: " if row.failed_indexes else ""
-    return "; ".join(part for part in (f"{indexes}{why}", retry) if part)
+    return "; ".join(part for part in (of_indexes(row.failed_indexes, why), retry) if part)
 
 
 COLUMNS = (
@@ -219,7 +226,7 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     rows = await rows_with_retries(client, jobs, workloads, pods, now)
     rows = await with_refused_pods(client, rows, jobs)
     rows = await _with_nodes(client, rows, jobs, workloads)
-    rows = await with_obstacles(client, rows, new, default_ns)
+    rows = await with_obstacles(client, rows, new, default_ns, jobs, workloads)
     return await _with_pod_classes(client, rows, jobs)
 
 
@@ -263,11 +270,18 @@ async def rows_with_retries(
     return without_vain_retries(rows, of_jobs, settings_of(config), now)
 
 
-async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:
+async def with_obstacles(
+    client: RestClient,
+    rows: list[JobRow],
+    new: list[Job],
+    default_ns: str,
+    jobs: Sequence[Job] = (),
+    workloads: Sequence[Workload] = (),
+) -> list[JobRow]:
     """Add obstacles to rows of pending Jobs.
 
-    The QuotaReserved condition only says that a queue is inactive or missing; the obstacle adds why. For `new` Jobs,
-    which have no Workload, the obstacle says why they get none.
+    The QuotaReserved condition only says that a queue is inactive or missing; the obstacle adds why, after what keeps
+    the Job from ever starting even so. For `new` Jobs, which have no Workload, the obstacle says why they get none.
     """
     stopped = {Key(row.namespace, row.queue) for row in rows if row.reason in QUEUE_REASONS}
     waiting = {Key(row.namespace, row.name) for row in rows if row.state == JobState.PENDING}
@@ -281,6 +295,14 @@ async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job],
         if queues.local is not None
     }
     of_jobs = {job.metadata.key: obstacle(job, None, queues, default_ns) for job in new}
+    held = {Key(row.namespace, row.name) for row in rows if row.reason in QUEUE_REASONS} & waiting
+    by_uid = workloads_by_job(workloads)
+    for job in jobs:
+        its = by_uid.get(job.metadata.uid)
+        if job.metadata.key in held and (found := own_obstacle(job, its, queues)) is not None:
+            of_queue = of_queues.get(local_queue_of(job, its), "")
+            text = "; ".join(part for part in (found.text, of_queue) if part)
+            of_jobs[job.metadata.key] = found._replace(text=text)
     return [msgspec.structs.replace(row, obstacle=_obstacle(row, of_queues, of_jobs)) for row in rows]
 
 

@@ -43,7 +43,7 @@ from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
 from queue_manager.visibility.index_map import MEANING, IndexMap, IndexSign
-from queue_manager.visibility.job_causes import cause_of
+from queue_manager.visibility.job_causes import cause_of, of_indexes
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
 from queue_manager.visibility.obstacles import local_queue_of, obstacles, unseen_class
@@ -336,7 +336,7 @@ def _why(view: JobView) -> str:
         )
     cause = f"{view.cause} ({view.no_node})" if view.no_node else view.cause
     why = cause_first(cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
-    return f"{view.failed_indexes}: {why}" if view.failed_indexes else why
+    return of_indexes(view.failed_indexes, why)
 
 
 def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:

@@ -56,13 +56,14 @@ from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.json_codec import decoder
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.deactivated_jobs import RUN_TIME_EXCEEDED, action, must_run_longer
+from queue_manager.visibility.deactivated_jobs import certain_action
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_causes import failed_indexes
-from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.job_states import JobState, shown_cause
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.short_messages import cause_first, plain
+from queue_manager.visibility.wait_goals import IN_NO_QUEUE
 from queue_manager.visibility.wire_types import Pod
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 1.0  # a change of the Workload alone is seen this late
 RUNNING_REFRESH_SECONDS = 15.0  # then every change that matters is one of the Job as well
 CONFIRM_POLL_SECONDS = 0.25  # between two reads of what may keep a new Job from starting
+QUEUE_IT = f"set its label {QUEUE_NAME}, or spec.suspend to false"
 LOST_SECONDS = 60.0  # how long a server that does not answer is asked again
 REQUEST_SECONDS = 10.0  # after which the official client tries a request without answer again, three times
 PASSING_STATUSES = (429, 500, 502, 503, 504)
@@ -182,8 +184,8 @@ class Client:
     def wait(self, job: V1Job | str, *, timeout: Duration | None = None) -> V1Job:
         """Return the Job once it has succeeded.
 
-        Raises JobFailed with the cause, NeverStarts and JobDeactivated (immediately, not after the timeout),
-        JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second late while the server answers; the Job
+        Raises JobFailed with the cause, NeverStarts, also for one that is suspended and in no queue, and JobDeactivated
+        (immediately, not after the timeout), JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second late while the server answers; the Job
         continues then. A server that does not answer is asked again for a minute before ClusterUnreachable is raised;
         one that accepts connections and hangs is noticed within minutes only.
         """
@@ -199,6 +201,8 @@ class Client:
                     raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
                 if state in LOST:
                     raise self._lost(seen)
+                if state == JobState.SUSPENDED:
+                    raise NeverStarts(seen.update.job, seen.job.metadata.key, IN_NO_QUEUE, QUEUE_IT)
         raise AssertionError("unreachable: a Job that is not followed any more has ended")
 
     def logs(
@@ -378,7 +382,8 @@ class Client:
         update, key = seen.update, seen.job.metadata.key
         attempts = count_budget_attempts(seen.workload) if seen.workload is not None else 0
         text = plain(update.reason, update.message, attempts=attempts)
-        why = cause_first(update.cause, update.reason, update.message, text)
+        cause = shown_cause(seen.workload, update.state, update.reason, update.message, update.cause)
+        why = cause_first(cause, update.reason, update.message, text)
         if update.state == JobState.DEACTIVATED:
             return JobDeactivated(update, key, why, _reactivation(key, seen.workload))
         return NeverStarts(update.job, key, ": ".join(part for part in (update.state, why) if part))
@@ -434,9 +439,7 @@ def _limit(timeout: Duration | None) -> float | None:
 
 def _reactivation(key: Key, workload: Workload | None) -> str:
     """What starts a deactivated Job again: the command, and what has to be done before, if that is certain."""
-    if workload is not None and must_run_longer(workload):
-        return action(RUN_TIME_EXCEEDED, str(key))
-    return f"sluice reactivate {key}"
+    return certain_action(workload, str(key)) if workload is not None else f"sluice reactivate {key}"
 
 
 def _state(seen: Seen) -> str:

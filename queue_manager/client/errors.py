@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from job_controller.model import Key
+from queue_manager.visibility.job_causes import of_indexes
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Job
@@ -96,8 +97,7 @@ class JobFailed(Error):
         self.failure = failure
         self.exit_code = failure.exit_code if failure is not None else None
         self.cause = failure.text if failure is not None else update.cause
-        indexes = f"{failed_indexes}: " if failed_indexes else ""
-        super().__init__(f"Job {key} failed ({self.reason}): {indexes}{self.cause or self.message}")
+        super().__init__(f"Job {key} failed ({self.reason}): {of_indexes(failed_indexes, self.cause or self.message)}")
 
 
 class JobNotFound(Error, LookupError):

@@ -151,9 +151,16 @@ def may_run_longer(workload: Workload) -> bool:
     return ran is not None and (limit is None or limit > ran)
 
 
-def must_run_longer(workload: Workload) -> bool:
-    """Whether the Job exceeded its maximum execution time, which is still too short for it, as far as is known."""
-    return cause(workload) == RUN_TIME_EXCEEDED and not may_run_longer(workload)
+def needs_more(workload: Workload) -> bool:
+    """Whether it is certain that a reactivation alone does not help: by what the last attempt ended with."""
+    must_run_longer = cause(workload) == RUN_TIME_EXCEEDED and not may_run_longer(workload)
+    return must_run_longer or recorded_cause(workload).startswith((*NOT_STARTABLE, NO_PODS, *CONTAINER_FAULTS))
+
+
+def certain_action(workload: Workload, job: str) -> str:
+    """Return how a deactivated Job starts again: as `action`, but without advice on what is not certain."""
+    recorded = recorded_cause(workload)
+    return action(cause(workload), job, None, recorded) if needs_more(workload) else f"sluice reactivate {job}"
 
 
 def job_name(workload: Workload) -> str:
@@ -292,6 +299,8 @@ def start_condition(why: str, job: str, last_error: str = "") -> str:
         return "its command is fixed, and it is submitted again"
     cured = _CURED.get(why, "its pods can become ready in time")
     cured = "what the API server names is corrected" if last_error.startswith(NO_PODS) else cured
+    if last_error.startswith(CONTAINER_FAULTS):
+        cured = f"what its containers refer to exists ({last_error.partition(': ')[2]})"
     return f"{cured}, and it is reactivated (sluice reactivate {job})"
 
 

@@ -127,6 +127,8 @@ def _without_waiting(case: Case) -> Finding | None:
         return None
     if case.state == JobState.RUNNING and case.job is not None and (failed := failed_indexes(case.job)):
         sentence = f"{sentence}, although {failed} for good"
+    if case.state == JobState.FAILED and case.job is not None and (failed := failed_indexes(case.job)):
+        sentence = f"{sentence}: {failed}"
     return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=message)
 
 

@@ -39,12 +39,12 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
     if job.spec.suspend or (workload is not None and _is_over(workload)):
         return recorded_cause(workload)
     if failed := failed_indexes(job):
-        return one_line(": ".join(part for part in (failed, _cause_of_indexes(job, pods)) if part))
+        return one_line(of_indexes(failed, _cause_of_indexes(job, pods)))
     all_ready = (job.status.ready or 0) >= job.status.active > 0
     if all_ready:
         return ""
     worst = worst_cause(pods, _admitted_at(workload))
-    return "" if worst is None else worst.text if _was_ready(workload) else live_text(worst)
+    return "" if worst is None else worst.text if were_ready(workload) else live_text(worst)
 
 
 def failed_indexes(job: Job) -> str:
@@ -58,6 +58,15 @@ def failed_indexes(job: Job) -> str:
         return f"index {failed.text} failed"
     is_short = len(failed.text) <= MAX_INDEX_CHARACTERS
     return f"indexes {failed.text} failed" if is_short else f"{len(failed)} indexes failed"
+
+
+def of_indexes(failed: str, cause: str) -> str:
+    """`index 1 failed: exit 4`; of several indexes, which may have failed in other ways, `..., one with exit 4`.
+
+    `failed`: the text of `failed_indexes`, or "". `cause`: that of one of them, or "".
+    """
+    join = ", one with " if failed.startswith("indexes ") or failed.endswith(" indexes failed") else ": "
+    return join.join(part for part in (failed, cause) if part)
 
 
 def _cause_of_indexes(job: Job, pods: Iterable[model.Pod]) -> str:
@@ -90,7 +99,7 @@ def _is_over(workload: Workload) -> bool:
     return workload.is_true(condition_types.EVICTED) or not workload.spec.active
 
 
-def _was_ready(workload: Workload | None) -> bool:
+def were_ready(workload: Workload | None) -> bool:
     """Whether the pods were ready in this attempt, and are not any more."""
     ready = workload.condition(condition_types.PODS_READY) if workload is not None else None
     return ready is not None and (ready.is_true or ready.reason == reasons.WAIT_FOR_RECOVERY)

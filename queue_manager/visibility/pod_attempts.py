@@ -44,14 +44,14 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str
 
 
-def pod_rows(job: Job, pods: Iterable[Pod]) -> list[PodRow]:
-    """Return rows ordered by index, then by creation."""
+def pod_rows(job: Job, pods: Iterable[Pod], *, were_ready: bool = False) -> list[PodRow]:
+    """Return rows ordered by index, then by creation. `were_ready`: as of `trouble`."""
     counts: dict[int, int] = {}
     rows = []
     for pod in sorted(pods, key=creation_order):
         index = completion_index(pod) if job.spec.completion_mode == "Indexed" else -1
         counts[index] = max(counts.get(index, 0) + 1, attempt_of(pod))
-        rows.append(_row(pod, index, counts[index]))
+        rows.append(_row(pod, index, counts[index], were_ready))
     return sorted(rows, key=lambda row: -1 if row.index is None else row.index)
 
 
@@ -70,8 +70,8 @@ def attempt_of(pod: Pod) -> int:
     return backoff.failure_count(pod) + backoff.ignored_count(pod) + 1
 
 
-def _row(pod: Pod, index: int, attempt: int) -> PodRow:
-    reason, message = trouble(pod)
+def _row(pod: Pod, index: int, attempt: int, were_ready: bool) -> PodRow:
+    reason, message = trouble(pod, were_ready=were_ready)
     return PodRow(
         name=pod.metadata.name,
         index=index if index >= 0 else None,
@@ -109,10 +109,11 @@ def _unscheduled(pod: Pod) -> Condition | None:
     return next((c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), None)
 
 
-def trouble(pod: Pod) -> tuple[str, str]:
+def trouble(pod: Pod, *, were_ready: bool = False) -> tuple[str, str]:
     """Return (reason, message) of the pod's current or final problem; both are "" if it has none.
 
-    Of a pod that is not ready the message is that of its probe, without a reason.
+    Of a pod that is not ready the message is that of its probe, without a reason. `were_ready`: whether the pods of its
+    Job were, in this attempt.
     """
     unscheduled = _unscheduled(pod)
     if unscheduled is not None and not pod.spec.node_name:
@@ -128,7 +129,9 @@ def trouble(pod: Pod) -> tuple[str, str]:
     if ended is not None:
         return ended.reason, ended.message
     found = cause_of(pod)
-    return "", live_text(found) if found is not None and found.rank == CauseRank.UNREADY else ""
+    if found is None or found.rank != CauseRank.UNREADY:
+        return "", ""
+    return "", found.text if were_ready else live_text(found)
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:

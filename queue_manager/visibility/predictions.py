@@ -19,12 +19,11 @@ from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.lifecycle.pods_ready_timeout import Deadline, give_up_at, pods_deadline, settings_for
-from queue_manager.lifecycle.refused_pods import NO_PODS
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.deactivated_jobs import cause, job_argument, must_run_longer, start_condition
+from queue_manager.visibility.deactivated_jobs import cause, job_argument, needs_more, start_condition
 from queue_manager.visibility.eviction_before_replacement import is_evicted_before
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.index_map import IndexMap
@@ -178,9 +177,8 @@ def _deactivated(workload: Workload, context: PredictionContext, now: datetime) 
             found.append(Prediction(at=at, what="the Job is deleted (objectRetentionPolicies)"))
     argument = job_argument(workload, context.default_ns)
     until = f"until: sluice reactivate {argument}"
-    refused = recorded_cause(workload)
-    if must_run_longer(workload) or refused.startswith(NO_PODS):
-        until = f"until {start_condition(cause(workload), argument, refused)}"
+    if needs_more(workload):
+        until = f"until {start_condition(cause(workload), argument, recorded_cause(workload))}"
     return [*found, _untimed(f"{_subject(workload)} stays out {until}")]
 
 

@@ -144,8 +144,11 @@ def never_starts(no_node: str, reason: str, text: str, obstacle: str = "") -> st
 
     `text`: the sentence about `reason`. `obstacle`: what else keeps it from starting, which comes first.
     """
+    if no_node in obstacle:
+        return obstacle
     if obstacle:
-        return f"{obstacle}; {no_node}"
+        is_never = obstacle.startswith((NEVER, "cannot start: "))
+        return f"{obstacle}; {no_node}" if is_never else f"{NEVER}{no_node}; {obstacle}"
     first = text.removeprefix(NEVER) if reason in _NEVER_ADMITTED else ""
     return f"{NEVER}{'; '.join(part for part in (first, no_node) if part)}"
 

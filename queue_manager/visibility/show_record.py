@@ -19,7 +19,7 @@ from queue_manager.visibility.attempt_counts import count_attempts, count_budget
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
 from queue_manager.visibility.explain_record import Position
 from queue_manager.visibility.index_map import IndexMap, index_map
-from queue_manager.visibility.job_causes import cause_of, exit_code_of, failed_indexes
+from queue_manager.visibility.job_causes import cause_of, exit_code_of, failed_indexes, were_ready
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
@@ -219,7 +219,7 @@ def job_view(
         failed=shown.status.failed,
         completions=shown.spec.completions,
         parallelism=shown.spec.pods_at_once,
-        pods=pod_rows(shown, pods),
+        pods=pod_rows(shown, pods, were_ready=were_ready(workload)),
         indexes=indexes,
         retries=_retries(workload, sorted_events),
         # The pods of a preempted Workload end because they are stopped.

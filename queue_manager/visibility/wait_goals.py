@@ -64,6 +64,7 @@ REACHED_IN = {
     Goal.ADMITTED: (JobState.STARTING, JobState.RUNNING, JobState.SUCCEEDED),
     Goal.STARTED: (JobState.RUNNING, JobState.SUCCEEDED),
 }
+IN_NO_QUEUE = "it is suspended and in no queue"
 _LOST = {JobState.REFUSED: Result.NEVER, JobState.DEACTIVATED: Result.STOPPED, JobState.SUSPENDED: Result.NEVER}
 
 

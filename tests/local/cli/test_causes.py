@@ -360,12 +360,12 @@ async def test_the_end_of_a_job_names_its_indexes_and_what_was_before_a_deadline
     waited = me.run("wait", "odd", "late", "-o", "json")
     deadline = "DeadlineExceeded: Job was active longer than specified deadline"
     assert {one["name"]: one["reason"] for one in json.loads(waited.stdout)} == {
-        "odd": "indexes 1,3 failed: exit 4",
+        "odd": "indexes 1,3 failed, one with exit 4",
         "late": f"{deadline} (before: exit 1: cannot reach db)",
     }
     assert {row["name"]: row["failedIndexes"] for row in me.json("ps")} == {"odd": "indexes 1,3 failed", "late": ""}
-    assert "indexes 1,3 failed: exit 4; FailedIndexes" in me.says("ps")
-    with pytest.raises(JobFailed, match=r"FailedIndexes\): indexes 1,3 failed: exit 4"):
+    assert "indexes 1,3 failed, one with exit 4; FailedIndexes" in me.says("ps")
+    with pytest.raises(JobFailed, match=r"FailedIndexes\): indexes 1,3 failed, one with exit 4"):
         await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "odd", timeout=10)
 
 

@@ -88,6 +88,23 @@ def client_agrees(me: User, suffix: str) -> None:
         client.wait("big", timeout=SECONDS)
 
 
+async def never_comes_before_a_hold(me: User) -> None:
+    """Of a node, and of the queue's limit of 17 cpu."""
+    me.run("submit", "-f", "-", stdin=JOB.format(name="vast", command="['true']", spec="backoffLimit: 6", cpu="64"))
+    me.says("hold", "user-queue")
+
+    def reasons() -> dict[str, str]:
+        lines = me.says("ps", "--state", "pending").replace("\n  ", " ").splitlines()
+        return {line.split()[1]: line for line in lines}
+
+    held = "LocalQueue user-queue is held (sluice release user-queue)"
+    await until(lambda: held in reasons()["vast"], "the hold is known")
+    assert "can never start: asks 64 cpu, queue limit 17; " in reasons()["vast"]
+    assert "can never start: the only node," in reasons()["big"]
+    me.says("release", "user-queue")
+    me.says("cancel", "vast")
+
+
 @EMBEDDED
 async def test_all_commands_agree_on_a_pod_larger_than_each_node_of_sluice_up(user: Callable[..., User]) -> None:
     """First while another Job holds quota that they need, then after one was admitted."""
@@ -99,6 +116,7 @@ async def test_all_commands_agree_on_a_pod_larger_than_each_node_of_sluice_up(us
     await me.until_state("big", "Pending")
     agree(me, "busy")
     await asyncio.to_thread(client_agrees, me, "busy")
+    await never_comes_before_a_hold(me)
     me.says("cancel", "filler")
     await me.until_state("big", "Starting")
     agree(me, "free")

@@ -390,6 +390,13 @@ def test_pods_that_the_server_refuses_are_the_cause(sluice_client: Client) -> No
         sluice_client.wait(job, timeout=SECONDS)
 
 
+def test_a_suspended_job_in_no_queue_is_not_waited_for(sluice_client: Client) -> None:
+    tree = manifest("true")
+    tree["spec"]["suspend"] = True
+    with pytest.raises(NeverStarts, match="it is suspended and in no queue"):
+        sluice_client.wait(sluice_client.submit(tree), timeout=SECONDS)
+
+
 def test_a_job_with_several_obstacles_names_all(sluice_client: Client) -> None:
     tree = manifest("true", cpu="5")
     tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"

@@ -48,7 +48,8 @@ def test_a_job_that_failed_by_an_eviction_names_it_unless_a_later_pod_failed() -
     end = (admitted(10), finished(40, "BackoffLimitExceeded"))
     assert of(*end, pods=(evicted, stopped)).cause == "pod evicted"
     assert of(*end, pods=(evicted, stopped, later)).cause == "exit 3"
-    assert of(admitted(10), finished(40, "DeadlineExceeded"), pods=(evicted,)).cause == "DeadlineExceeded"
+    late = of(admitted(10), finished(40, "DeadlineExceeded"), pods=(evicted,))
+    assert late.cause == "DeadlineExceeded (before: pod evicted)"
 
 
 def test_a_running_attempt_counts_until_now() -> None:

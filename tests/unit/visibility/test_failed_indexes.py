@@ -31,8 +31,8 @@ PODS = [
     ("failed", "pods", "cause"),
     [
         ("1", PODS, "index 1 failed: exit 3"),
-        ("1-2", PODS, "indexes 1,2 failed: exit 7"),
-        ("0,2,4,6,8,10,12,14,16", PODS, "9 indexes failed: exit 7"),
+        ("1-2", PODS, "indexes 1,2 failed, one with exit 7"),
+        ("0,2,4,6,8,10,12,14,16", PODS, "9 indexes failed, one with exit 7"),
         ("1", PODS[:1], "index 1 failed"),
         ("", PODS, ""),
     ],

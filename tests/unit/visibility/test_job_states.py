@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from job_controller.model import Job
@@ -12,7 +13,9 @@ from queue_manager.api import messages
 from queue_manager.api.types import Workload
 from queue_manager.cli.ps import time
 from queue_manager.cli.row_changes import aged
+from queue_manager.visibility.job_causes import were_ready
 from queue_manager.visibility.job_states import NOT_QUEUED, job_row, job_rows, job_state
+from queue_manager.visibility.pod_attempts import pod_rows
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, pod, wire, workload
 
@@ -426,5 +429,12 @@ def test_a_backoff_has_the_time_of_its_end() -> None:
 )
 def test_a_probe_that_had_succeeded_has_failed(ready: dict[str, Any], cause: str) -> None:
     unready = pod("j-aaaaa", before="NodeShutdown")
+    [container] = unready.status.container_statuses
+    container = msgspec.structs.replace(container, last_state=type(container.last_state)())
+    unready = msgspec.structs.replace(
+        unready, status=msgspec.structs.replace(unready.status, container_statuses=(container,))
+    )
     its = workload(conditions=[*admitted(), ready])
-    assert job_row(job(suspend=False, status={"active": 1}), its, at(60), pods=[unready]).cause == cause
+    running = job(suspend=False, status={"active": 1})
+    assert job_row(running, its, at(60), pods=[unready]).cause == cause
+    assert [row.message for row in pod_rows(running, [unready], were_ready=were_ready(its))] == [cause]

@@ -111,3 +111,6 @@ def test_what_never_fits_queue_and_nodes_names_the_queue_first() -> None:
     assert never_starts(lacks, "ExceedsMaxQuota", asks) == f"can never start: {asks}; {lacks}"
     assert never_starts(lacks, "PendingEvaluation", "waits behind others") == f"can never start: {lacks}"
     assert never_starts(lacks, "NotQueued", "", "cannot start: no class") == f"cannot start: no class; {lacks}"
+    held = "LocalQueue q is held (sluice release q)"
+    assert never_starts(lacks, "Suspended", "", held) == f"can never start: {lacks}; {held}"
+    assert never_starts(lacks, "Suspended", "", f"can never start: {lacks}") == f"can never start: {lacks}"

@@ -184,10 +184,10 @@ class Client:
     def wait(self, job: V1Job | str, *, timeout: Duration | None = None) -> V1Job:
         """Return the Job once it has succeeded.
 
-        Raises JobFailed with the cause, NeverStarts, also for one that is suspended and in no queue, and JobDeactivated
-        (immediately, not after the timeout), JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second late while the server answers; the Job
-        continues then. A server that does not answer is asked again for a minute before ClusterUnreachable is raised;
-        one that accepts connections and hangs is noticed within minutes only.
+        Raises JobFailed with the cause; NeverStarts, also for one that is suspended and in no queue, and JobDeactivated
+        immediately, not after the timeout; JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second
+        late while the server answers; the Job continues then. A server that does not answer is asked again for a minute
+        before ClusterUnreachable is raised; one that accepts connections and hangs is noticed within minutes only.
         """
         checks = ObstacleChecks(self.api_client, self.namespace)
         with self._translated():

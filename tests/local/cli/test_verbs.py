@@ -293,7 +293,7 @@ async def test_why_no_pod_starts_is_reported_while_run_waits(user: Begin) -> Non
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert lines[1].endswith(": Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.\n")
-    until_when = r"until \S+, in 29m\d+s"
+    until_when = r"until (\S+ )?\S+, in 29m\d+s"  # with the date, if it is tomorrow
     assert re.fullmatch(
         rf"sluice run: waits for ready pods {until_when}; to stop it now: sluice cancel typo\n", lines[2]
     )
@@ -381,7 +381,7 @@ async def test_each_failed_try_is_reported_with_the_cause_of_its_pods_and_the_ne
     """The words are those of `ps`; a Job that fails again is reported again."""
     me, gate = user(), tmp_path / "gate"
     cause = r"exit 5: boom" if embedded(me) else r"exit 5(: boom)?"
-    backoff = rf"Backoff: {cause}; retry (at \S+, in \ds|now)\n"
+    backoff = rf"Backoff: {cause}; retry (at (\S+ )?\S+, in \ds|now)\n"
     command = ("sh", "-c", "echo boom >&2; exit 5")
     with me.begin("run", "--name", "flaky", "--rm", "--retries", "1", "--cpu", "100m", *IMAGE, "--", *command) as run:
         assert run.stderr is not None

@@ -185,13 +185,11 @@ def test_a_job_that_was_deactivated_raises_with_what_failed_in_it(start_sluice: 
     job = client.submit(restarting, queue=QUEUE)
     with pytest.raises(JobDeactivated) as lost:
         client.wait(job, timeout=SECONDS)
-    assert (lost.value.cause, lost.value.remedy) == (
-        "no such program: /no/such/program",
-        "sluice reactivate default/one",
-    )
+    again = "fix its command, then submit it again (sluice cancel default/one)"
+    assert (lost.value.cause, lost.value.remedy) == ("no such program: /no/such/program", again)
     assert str(lost.value).splitlines() == [
         "Job default/one was deactivated: no such program: /no/such/program; gave up after 1 attempt",
-        "  sluice reactivate default/one",
+        f"  {again}",
     ]
 
 

@@ -69,18 +69,18 @@ def log_sources(
 ) -> list[LogSource]:
     """Return the logs in the order of indexes, then of creation.
 
-    `index`: only of this one. `failed`: only of pods that failed. `all_attempts`: of
-    each slot all pods, as needed to follow a Job.
+    `index`: only of this one. `failed`: only of pods that failed, or of which a container has. `all_attempts`: of each
+    slot all pods, as needed to follow a Job.
     """
     found = []
     for slot in _slots(job, pods):
         if index is not None and completion_index(slot[-1]) != index:
             continue
-        chosen = [pod for pod in slot if pod.status.has_failed] if failed else slot
+        chosen = [pod for pod in slot if _has_failed(pod)] if failed else slot
         if all_attempts:
             found += [source for pod in chosen if (source := _source(job, pod, container)) is not None]
         else:
-            source = _attempt(job, chosen, container, previous=previous)
+            source = _attempt(job, chosen, container, previous=previous, failed=failed)
             found += [source] if source is not None else []
     return found
 
@@ -98,8 +98,12 @@ def _slots(job: Job, pods: Iterable[Pod]) -> list[list[Pod]]:
     return [slot for _, slot in sorted(slots.items())]
 
 
-def _attempt(job: Job, slot: Sequence[Pod], container: str, *, previous: bool) -> LogSource | None:
-    newest = _source(job, slot[-1], container) if slot else None
+def _has_failed(pod: Pod) -> bool:
+    return pod.status.has_failed or failed_container(pod) is not None
+
+
+def _attempt(job: Job, slot: Sequence[Pod], container: str, *, previous: bool, failed: bool) -> LogSource | None:
+    newest = _source(job, slot[-1], container, failed=failed) if slot else None
     if not previous:
         return newest
     if newest is not None and newest.restarts:
@@ -107,9 +111,12 @@ def _attempt(job: Job, slot: Sequence[Pod], container: str, *, previous: bool) -
     return _source(job, slot[-2], container) if len(slot) > 1 else None
 
 
-def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
-    """Return the log of the named container, by default of the failed one; None if it has not started."""
-    status = _container(pod, container)
+def _source(job: Job, pod: Pod, container: str, *, failed: bool = False) -> LogSource | None:
+    """Return the log of the named container; None if it has not started.
+
+    By default of the one that failed, once the pod has failed, or if only failed ones are wanted (`failed`).
+    """
+    status = _container(pod, container, failed)
     if status is None or not has_started(status):
         return None
     index = completion_index(pod)
@@ -137,10 +144,11 @@ def _started_at(status: ContainerStatus) -> datetime | None:
     return state.started_at if state is not None else None
 
 
-def _container(pod: Pod, name: str) -> ContainerStatus | None:
+def _container(pod: Pod, name: str, of_failed: bool) -> ContainerStatus | None:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     if name:
         return next((status for status in statuses if status.name == name), None)
     failed = failed_container(pod)
     own = pod.status.container_statuses
-    return failed if failed is not None and pod.status.has_failed else own[0] if own else None
+    is_wanted = failed is not None and (of_failed or pod.status.has_failed)
+    return failed if is_wanted else own[0] if own else None

@@ -212,7 +212,7 @@ def _add_following(commands: Commands) -> None:
     logs.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
     chosen = logs.add_mutually_exclusive_group()
     chosen.add_argument("-f", "--follow", action="store_true", help="print until the Job has ended, through retries")
-    chosen.add_argument("--failed", action="store_true", help="only of pods that failed")
+    chosen.add_argument("--failed", action="store_true", help="only of pods and containers that failed")
     chosen.add_argument("--previous", action="store_true", help="of the attempt before the newest, where it is kept")
     logs.add_argument("--index", type=natural, metavar="N", help="only of this index of an indexed Job")
     logs.add_argument("-c", "--container", metavar="C", help="which one (default: the one that failed, else the first)")

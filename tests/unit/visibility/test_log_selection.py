@@ -71,3 +71,12 @@ def test_an_unknown_container_has_no_log() -> None:
 
 def test_only_jobs_that_want_several_pods_at_once_need_labels() -> None:
     assert [has_several_pods(one) for one in (SINGLE, INDEXED, PARALLEL)] == [False, True, True]
+
+
+def test_of_a_running_pod_the_failed_container_is_chosen_if_wanted() -> None:
+    (runs,), (ended,) = RUNNING.status.container_statuses, FIRST.status.container_statuses
+    statuses = (msgspec.structs.replace(runs, name="main"), msgspec.structs.replace(ended, name="side"))
+    both = msgspec.structs.replace(RUNNING, status=msgspec.structs.replace(RUNNING.status, container_statuses=statuses))
+    assert [source.container for source in log_sources(SINGLE, [both])] == ["main"]
+    assert [source.container for source in log_sources(SINGLE, [both], failed=True)] == ["side"]
+    assert log_sources(SINGLE, [RUNNING], failed=True) == []

@@ -29,7 +29,7 @@ from queue_manager.cli.pod_reading import pods_of, read_troubled_pods
 from queue_manager.cli.polling import NOTICE, Pace, patiently
 from queue_manager.cli.ps import reason, rows_with_retries
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_reading import read_queues
+from queue_manager.cli.queue_reading import read_pod_classes, read_queues
 from queue_manager.cli.refused_pod_reading import with_refused_pods
 from queue_manager.cli.show import failure_of
 from queue_manager.cli.standard_streams import say
@@ -215,7 +215,7 @@ class JobWait:
         if state not in AWAITS_NODE or self.goal == Goal.ADMITTED:
             return found
         if state != JobState.PENDING and pod_class(job):
-            of_class = pod_class_obstacle(job, (await self._queues_now()).pod_classes)
+            of_class = pod_class_obstacle(job, await read_pod_classes(self.client))
             found = [of_class] if of_class is not None else []
         if not self._are_nodes_read:
             self._nodes, self._are_nodes_read = await fixed_nodes(self.client), True
@@ -225,17 +225,13 @@ class JobWait:
         return [*found, of_nodes] if found and found[0].never else [of_nodes, *found]
 
     async def _queue_obstacles(self, job: Job, workload: Workload | None) -> list[Obstacle]:
-        """Return what the queues have against a pending Job."""
-        found = list(obstacles(job, workload, await self._queues_now(), self.default_ns))
-        return found if found and found[0].certain else []
-
-    async def _queues_now(self) -> ReadableQueues:
-        """Return the queues as of at most QUEUES_SECONDS ago."""
+        """Return what the queues have against a pending Job. They are at most QUEUES_SECONDS old."""
         if self._queues is None or monotonic() - self._queues_at > QUEUES_SECONDS:
             namespaces = {key.namespace for key in self.jobs}
             self._queues = await read_queues(self.client, namespaces, await published(self.client, namespaces))
             self._queues_at = monotonic()
-        return self._queues
+        found = list(obstacles(job, workload, self._queues, self.default_ns))
+        return found if found and found[0].certain else []
 
     def _end(self, key: Key, result: Result, state: JobState | None, why: str, further: Sequence[str] = ()) -> None:
         if self._is_news(key, state, failed := self._failed.get(key, 0)):

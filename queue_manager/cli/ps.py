@@ -221,12 +221,10 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
     jobs = await client.list(JOBS, namespace, type=Job)
     pods = await read_troubled_pods(client, jobs, namespace)
-    with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
-    new = [job for job in jobs if job.metadata.uid not in with_workload]
     rows = await rows_with_retries(client, jobs, workloads, pods, now)
     rows = await with_refused_pods(client, rows, jobs)
     rows = await _with_nodes(client, rows, jobs, workloads)
-    rows = await with_obstacles(client, rows, new, default_ns, jobs, workloads)
+    rows = await _with_obstacles(client, rows, jobs, workloads, default_ns)
     return await _with_pod_classes(client, rows, jobs)
 
 
@@ -270,22 +268,19 @@ async def rows_with_retries(
     return without_vain_retries(rows, of_jobs, settings_of(config), now)
 
 
-async def with_obstacles(
-    client: RestClient,
-    rows: list[JobRow],
-    new: list[Job],
-    default_ns: str,
-    jobs: Sequence[Job] = (),
-    workloads: Sequence[Workload] = (),
+async def _with_obstacles(
+    client: RestClient, rows: list[JobRow], jobs: Sequence[Job], workloads: Sequence[Workload], default_ns: str
 ) -> list[JobRow]:
     """Add obstacles to rows of pending Jobs.
 
     The QuotaReserved condition only says that a queue is inactive or missing; the obstacle adds why, after what keeps
-    the Job from ever starting even so. For `new` Jobs, which have no Workload, the obstacle says why they get none.
+    the Job from ever starting even so. Of Jobs without a Workload the obstacle says why they get none.
     """
     stopped = {Key(row.namespace, row.queue) for row in rows if row.reason in QUEUE_REASONS}
     waiting = {Key(row.namespace, row.name) for row in rows if row.state == JobState.PENDING}
-    new = [job for job in new if job.metadata.key in waiting]
+    of_workloads = workloads_by_job(workloads)
+    pending = [(job, of_workloads.get(job.metadata.uid)) for job in jobs if job.metadata.key in waiting]
+    new = [job for job, workload in pending if workload is None]
     if not stopped and not new:
         return rows
     queues = await read_queues(client, {*(key.namespace for key in stopped), *(job.metadata.namespace for job in new)})
@@ -295,29 +290,28 @@ async def with_obstacles(
         if queues.local is not None
     }
     of_jobs = {job.metadata.key: obstacle(job, None, queues, default_ns) for job in new}
-    held = {Key(row.namespace, row.name) for row in rows if row.reason in QUEUE_REASONS} & waiting
-    by_uid = workloads_by_job(workloads)
-    for job in jobs:
-        its = by_uid.get(job.metadata.uid)
-        if job.metadata.key in held and (found := own_obstacle(job, its, queues)) is not None:
-            of_queue = of_queues.get(local_queue_of(job, its), "")
-            text = "; ".join(part for part in (found.text, of_queue) if part)
-            of_jobs[job.metadata.key] = found._replace(text=text)
+    for job, workload in pending:
+        of_queue = of_queues.get(local_queue_of(job, workload), "")
+        if workload is not None and of_queue and (found := own_obstacle(job, workload, queues)) is not None:
+            of_jobs[job.metadata.key] = found._replace(text=f"{found.text}; {of_queue}")
     return [msgspec.structs.replace(row, obstacle=_obstacle(row, of_queues, of_jobs)) for row in rows]
 
 
 async def _with_pod_classes(client: RestClient, rows: list[JobRow], jobs: Sequence[Job]) -> list[JobRow]:
-    """Add to the rows of pending Jobs that their pods' PriorityClass does not exist; these are read if one is named."""
+    """Add to rows of pending Jobs without an obstacle that their pods' PriorityClass does not exist.
+
+    The classes are read only if one is named.
+    """
     named = {job.metadata.key: job for job in jobs if pod_class(job)}
-    if not any(row.state == JobState.PENDING and Key(row.namespace, row.name) in named for row in rows):
+    asked = {Key(row.namespace, row.name) for row in rows if row.state == JobState.PENDING and not row.obstacle}
+    if not named.keys() & asked:
         return rows
     pod_classes = await read_pod_classes(client)
+    found = {key: pod_class_obstacle(named[key], pod_classes) for key in named.keys() & asked}
 
     def judged(row: JobRow) -> JobRow:
-        job = named.get(Key(row.namespace, row.name))
-        if job is None or row.state != JobState.PENDING or (found := pod_class_obstacle(job, pod_classes)) is None:
-            return row
-        return msgspec.structs.replace(row, obstacle=found.text)
+        of_class = found.get(Key(row.namespace, row.name))
+        return row if of_class is None else msgspec.structs.replace(row, obstacle=of_class.text)
 
     return [judged(row) for row in rows]
 

@@ -50,7 +50,7 @@ class OfficialTransport:
         self, path: str, *, query: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Raises NotImplementedError: streams go through the official client itself."""
-        raise NotImplementedError
+        raise NotImplementedError  # the protocol has it, and nothing here calls it
 
     async def close(self) -> None:
         """Does nothing: the user of the official client closes it."""

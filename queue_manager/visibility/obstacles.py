@@ -253,20 +253,20 @@ def pod_class_obstacle(job: Job, pod_classes: frozenset[str] | None) -> Obstacle
 
 
 def missing_pod_class(job: Job | None, pod_classes: frozenset[str] | None) -> str:
-    """Return the PriorityClass that the pods of a Job name and that does not exist; "" if it exists, or if unknown.
-
-    Also "" if the Job has pods: the class was deleted later, and they may run.
-    """
-    if job is None or pod_classes is None or job.status.active:
+    """Return the PriorityClass of a Job's next pods if it does not exist; "" if it exists, or if that is unknown."""
+    if job is None or pod_classes is None:
         return ""
     name = pod_class(job)
     return "" if name in pod_classes else name
 
 
 def pod_class(job: Job) -> str:
-    """Return the PriorityClass that the pods of a Job name; "" if they name none."""
+    """Return the PriorityClass that a Job's next pods name; "" if they name none.
+
+    Also "" if it has pods: if their class does not exist, it was deleted later, and they may run.
+    """
     name: str = (job.spec.template.get("spec") or {}).get("priorityClassName") or ""
-    return name
+    return "" if job.status.active else name
 
 
 def unseen_class(job: Job | None, queues: ReadableQueues) -> str:

@@ -294,7 +294,9 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
     waiting = me.run("explain", "gold-1", "-o", "json")
     assert json.loads(waiting.stdout)["code"] == "NEVER/Misconfigured"
     assert "PriorityClass golden does not exist" in me.says("show", "gold-1")
-    assert [row["obstacle"] for row in me.json("ps")] == ["can never start: PriorityClass golden does not exist"] * 2
+    held = "LocalQueue user-queue is held (sluice release user-queue)"
+    missing = f"can never start: PriorityClass golden does not exist; {held}"
+    await until(lambda: {row["obstacle"] for row in me.json("ps")} == {missing}, "ps names both")
     never = [
         one for one in json.loads(me.run("doctor", "-o", "json").stdout)["problems"] if one["code"] == "NeverStarts"
     ]

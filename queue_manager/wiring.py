@@ -35,6 +35,7 @@ from queue_manager.lifecycle.workload_settings import reconfigured, settings_of
 from queue_manager.metrics.queue_metrics import QueueMetrics
 from queue_manager.notifications.notifier import attach_notifications
 from queue_manager.scheduler.admission_loop import Scheduler
+from queue_manager.scheduler.attempt_causes import AttemptCauses
 from queue_manager.scheduler.job_pods import JobPods, uses_node
 from queue_manager.scheduler.past_causes import PastCauses
 from queue_manager.scheduler.protections import Protections
@@ -117,11 +118,11 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
     def follows_job(workload: Workload) -> bool:
         return permits.is_followed(workload)
 
-    scheduler = Scheduler(runtime, settings, quota_cache, writer, follows_job)
     job_pods = JobPods(runtime, "use nodes", uses_node)
     failed_pods = JobPods(runtime, "have failed", lambda pod: pod.status.has_failed)
-    past_causes = PastCauses(runtime)
-    workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods, failed_pods)
+    past_causes, causes = PastCauses(runtime), AttemptCauses(job_pods, failed_pods)
+    scheduler = Scheduler(runtime, settings, quota_cache, writer, follows_job, causes.error)
+    workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods, causes)
     Protections(runtime, quota_cache, workloads.queue.add)
     permits = JobPermits(runtime, settings, job_pods)
     jobs = JobQueueController(runtime, settings, writer, job_pods, failed_pods, past_causes, permits)

@@ -28,6 +28,8 @@ from queue_manager.accounting.record_types import ENDS_OF_ATTEMPT, StepKind, Ste
 from queue_manager.accounting.step_reading import MAX_TEXT, attempt_number, by_user, workload_records
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, Workload
+from queue_manager.visibility.short_messages import TAKEN_BACK
+from queue_manager.visibility.shown_causes import with_error_before
 
 _OF_ATTEMPT = (StepKind.ADMITTED, StepKind.PODS_READY, *ENDS_OF_ATTEMPT, StepKind.RELEASED, StepKind.REQUEUED)
 
@@ -116,8 +118,7 @@ def _steps(
 
     yield step(StepKind.ADMITTED, start)
     kind, reason = _end(attempt.reason)
-    message = attempt.pod_cause or (attempt.cause if kind is StepKind.PREEMPTED else "") or MISSED
-    yield step(kind, end, reason, by_user(MISSED, attempt.pod_cause) if reason == reasons.DEACTIVATED else message)
+    yield step(kind, end, reason, _message(attempt))
     if released is not None:
         yield step(StepKind.RELEASED, released)
     if kind is not StepKind.DEACTIVATED and is_over:
@@ -126,6 +127,14 @@ def _steps(
     elif following is not None and following.start is not None and is_over:
         # Not 0, so that it follows a deactivation of the same second.
         yield msgspec.structs.replace(step(StepKind.REACTIVATED, following.start), occurrence=1)
+
+
+def _message(attempt: Attempt) -> str:
+    if attempt.reason == reasons.DEACTIVATED:
+        return by_user(MISSED, attempt.pod_cause)
+    if attempt.reason in TAKEN_BACK:
+        return with_error_before(attempt.cause or MISSED, attempt.pod_cause)
+    return attempt.pod_cause or MISSED
 
 
 def _end(reason: str) -> tuple[StepKind, str]:

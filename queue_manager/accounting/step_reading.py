@@ -35,6 +35,7 @@ from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
 from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, ended_text, one_line, restarted_before
 from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.short_messages import TAKEN_BACK
 from queue_manager.visibility.shown_causes import with_error_before
 
 INT64_MAX = 2**63 - 1
@@ -176,7 +177,8 @@ def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
         rule = _true(workload, condition_types.PREEMPTED)
         step = _step(workload, StepKind.PREEMPTED, evicted, reason=rule.reason if rule is not None else "")
         last = workload.last_attempt  # its cause: `for priority 100 of ClusterQueue a`
-        return msgspec.structs.replace(step, message=(last and last.cause) or step.message)
+        message = with_error_before((last and last.cause) or step.message, _pod_cause(workload, evicted))
+        return msgspec.structs.replace(step, message=message[:MAX_TEXT])
     if evicted.reason.startswith(reasons.DEACTIVATED):
         cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
         step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
@@ -187,6 +189,9 @@ def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
             return msgspec.structs.replace(step, message=by_user(message, recorded_cause(workload)))
     else:
         step = _step(workload, StepKind.EVICTED, evicted)
+    if step.reason in TAKEN_BACK:
+        message = with_error_before(step.message, _pod_cause(workload, evicted))
+        return msgspec.structs.replace(step, message=message[:MAX_TEXT])
     return msgspec.structs.replace(step, message=_pod_cause(workload, evicted) or step.message)
 
 

@@ -60,6 +60,7 @@ from queue_manager.visibility.short_messages import (
     says,
 )
 from queue_manager.visibility.show_record import JobView, job_view
+from queue_manager.visibility.shown_causes import end_of_attempt
 from queue_manager.visibility.wire_types import Pod
 
 INDEXES_PER_LINE = 50
@@ -417,9 +418,9 @@ def _quota_time(row: AttemptRow, now: datetime, stopped: Sequence[Interruption])
 
 
 def _ended_by(row: AttemptRow) -> str:
-    """The cause of the pods, then why the attempt ended."""
+    """Why the attempt ended, with the cause of its pods."""
     text = gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause
-    return "; ".join(part for part in (row.pod_cause, text) if part) or "-"
+    return end_of_attempt(row.cause.partition(" ")[0], text, row.pod_cause) or "-"
 
 
 def _next_retry(row: AttemptRow, now: datetime) -> str:

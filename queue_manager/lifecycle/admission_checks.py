@@ -34,15 +34,18 @@ def synchronise(draft: Draft, names: Sequence[str]) -> None:
         draft.put(admission_checks=new)
 
 
-def act(draft: Draft) -> None:
-    """Deactivate, evict or admit a Workload with quota by the states of its checks; do nothing for an evicted one."""
+def act(draft: Draft, pod_error: str = "") -> None:
+    """Deactivate, evict or admit a Workload with quota by the states of its checks; do nothing for an evicted one.
+
+    `pod_error`: an error of its pods, which goes into status.requeueHistory with an eviction.
+    """
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return
     rejected, retried = in_state(draft, CheckState.REJECTED), in_state(draft, CheckState.RETRY)
     if rejected:
         _reject(draft, _listed(CheckState.REJECTED, rejected))
     elif retried:
-        _retry(draft, retried)
+        _retry(draft, retried, pod_error)
     elif not draft.is_true(condition_types.ADMITTED):
         confirm(draft)
 
@@ -74,10 +77,10 @@ def _reject(draft: Draft, message: str) -> None:
     draft.event("Warning", event_reasons.ADMISSION_CHECK_REJECTED, f"Deactivated due to {message}")
 
 
-def _retry(draft: Draft, retried: Sequence[AdmissionCheckState]) -> None:
+def _retry(draft: Draft, retried: Sequence[AdmissionCheckState], pod_error: str) -> None:
     message = f"Evicted due to {_listed(CheckState.RETRY, retried)}"
     delay = max((check.requeue_after_seconds or 0 for check in retried), default=0)
-    transitions.evict(draft, reasons.ADMISSION_CHECK, message)
+    transitions.evict(draft, reasons.ADMISSION_CHECK, message, pod_cause=pod_error)
     if delay:
         state, at = draft.status.requeue_state or RequeueState(), draft.now + timedelta(seconds=delay)
         later = at if state.requeue_at is None else max(at, state.requeue_at)

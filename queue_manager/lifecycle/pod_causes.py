@@ -107,6 +107,12 @@ def cause_at_deadline(pods: Iterable[Pod], since: datetime | None) -> str:
     return worst.text if is_own else f"{_cut(worst.text, MAX_CHARACTERS - len(LATE_RETRY))}{LATE_RETRY}"
 
 
+def error_of(pods: Iterable[Pod], since: datetime | None) -> str:
+    """The worst cause of an attempt that something else ends, such as a preemption; "" if its pods only start."""
+    worst = worst_cause(pods, since)
+    return worst.text if worst is not None and worst.rank < CauseRank.UNREADY else ""
+
+
 def _of_attempt(pods: Iterable[Pod], since: datetime | None) -> list[Pod]:
     """The pods that had not failed before the attempt began."""
     return [pod for pod in pods if since is None or not is_terminal(pod) or finish_time(pod) >= since]

@@ -356,7 +356,7 @@ def admission_checks_take_effect(
     def check(draft: Draft) -> None:
         if not draft.is_true(condition_types.FINISHED):
             admission_checks.synchronise(draft, context.checks)
-            admission_checks.act(draft)
+            admission_checks.act(draft, context.pod_error)
 
     draft = Draft(w, now)
     check(draft)
@@ -397,12 +397,12 @@ def workload_of_draining_queue_is_evicted(
     if not w.is_true(condition_types.ADMITTED) or context.draining is None:
         return None
     reason, message = context.draining
-    return ApplyTransition(lambda d: _evict_once(d, reason, message), Cause.EVICTION)
+    return ApplyTransition(lambda d: _evict_once(d, reason, message, context.pod_error), Cause.EVICTION)
 
 
-def _evict_once(draft: Draft, reason: str, message: str) -> None:
+def _evict_once(draft: Draft, reason: str, message: str, pod_error: str) -> None:
     if draft.is_true(condition_types.QUOTA_RESERVED) and not draft.is_true(condition_types.EVICTED):
-        transitions.evict(draft, reason, message)
+        transitions.evict(draft, reason, message, pod_cause=pod_error)
 
 
 def workload_past_deadline_is_evicted(

@@ -167,12 +167,13 @@ def evict(
         draft.event("Normal", f"{reasons.EVICTED_DUE_TO}{reason}", message)
 
 
-def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by: str) -> None:
+def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by: str, pod_error: str = "") -> None:
     """Evict a Workload because another one needs its quota.
 
     `priorities`: a text that names those of both Workloads, appended to the message of the Event Preempted.
 
-    `needed_by` goes into status.requeueHistory, for the user: it names ClusterQueues and a priority, no Workload.
+    `needed_by` goes into status.requeueHistory, for the user: it names ClusterQueues and a priority, no Workload. So
+    does `pod_error`, an error of its pods.
 
     Without a Job nothing has to stop, and the quota is released in the same write.
     BEHAVIOUR.md#q49-carrying-out-a-preemption.
@@ -181,7 +182,7 @@ def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by:
         return
     if draft.is_true(condition_types.FINISHED):
         return
-    evict(draft, reasons.PREEMPTED, message, attempt_cause=needed_by)
+    evict(draft, reasons.PREEMPTED, message, attempt_cause=needed_by, pod_cause=pod_error)
     draft.set(condition_types.PREEMPTED, "True", reason, message)
     draft.event("Normal", reasons.PREEMPTED, f"{message}; {priorities}")
     if not draft.original.job_uid:

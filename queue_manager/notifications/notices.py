@@ -200,9 +200,9 @@ def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
 
 
 def _pod_cause(workload: Workload) -> str:
-    """Why the pods of the last attempt were not ready, unless a preemption ended that."""
+    """Why the pods of the last attempt were not ready; "" if they had no trouble."""
     last = workload.last_attempt
-    return last.pod_cause if last is not None and last.reason != reasons.PREEMPTED else ""
+    return last.pod_cause if last is not None else ""
 
 
 def _preempted_for(workload: Workload) -> str:

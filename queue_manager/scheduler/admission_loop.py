@@ -52,8 +52,11 @@ class Scheduler:
         quota_cache: QuotaCache,
         writer: WorkloadWriter,
         follows_job: Callable[[Workload], bool] = lambda workload: True,
+        pod_error: Callable[[Workload], str] = lambda workload: "",
     ) -> None:
-        """`follows_job`: whether a Workload has the request of its Job: no other Workload is admitted."""
+        """`follows_job`: whether a Workload has the request of its Job: no other Workload is admitted. `pod_error`: see
+        `Preemptions`.
+        """
         self.cycles = 0
         self._follows_job = follows_job
         self._runtime = runtime
@@ -68,7 +71,7 @@ class Scheduler:
         self._trail = CycleTrail(quota_cache.changed)
         self._rejections = Rejections(runtime)
         self._reasons = PendingReasons(runtime, settings, quota_cache, writer, self._rejections)
-        self._preemptions = Preemptions(runtime, quota_cache, writer, self._reasons, self._rejections)
+        self._preemptions = Preemptions(runtime, quota_cache, writer, self._reasons, self._rejections, pod_error)
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 

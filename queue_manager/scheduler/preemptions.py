@@ -15,7 +15,7 @@ BEHAVIOUR.md#q49-carrying-out-a-preemption.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from queue_manager.api import event_reasons, messages
 from queue_manager.api.api_resources import WORKLOADS
@@ -49,12 +49,15 @@ class Preemptions:
         writer: WorkloadWriter,
         reasons: PendingReasons,
         rejections: Rejections,
+        pod_error: Callable[[Workload], str],
     ) -> None:
+        """`pod_error`: the error of the pods of a victim, for the record of its attempt (`attempt_causes`)."""
         self._runtime = runtime
         self._quota_cache = quota_cache
         self._writer = writer
         self._reasons = reasons
         self._rejections = rejections
+        self._pod_error = pod_error
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._slots = asyncio.Semaphore(CONCURRENT_EVICTIONS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,7 +110,7 @@ class Preemptions:
         def preempt(draft: Draft) -> None:
             nonlocal evicts
             before = draft.status
-            transitions.preempt(draft, victim.reason, message, priorities, needed_by)
+            transitions.preempt(draft, victim.reason, message, priorities, needed_by, self._pod_error(draft.original))
             evicts = draft.status != before
 
         try:

@@ -18,13 +18,14 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
-from queue_manager.lifecycle.pod_causes import cause_at_deadline, one_line
+from queue_manager.lifecycle.pod_causes import one_line
 from queue_manager.lifecycle.refused_pods import newest_refusal, refusal_text
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.unscheduled import Unscheduled, unschedulable, unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, without_future_times
 from queue_manager.lifecycle.write_causes import Cause
+from queue_manager.scheduler.attempt_causes import AttemptCauses, awaits_pods
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
@@ -45,9 +46,9 @@ class WorkloadController:
         quota_cache: QuotaCache,
         writer: WorkloadWriter,
         running: JobPods,
-        failed: JobPods,
+        causes: AttemptCauses,
     ) -> None:
-        """`running`: the pods that use nodes. `failed`: those that have failed."""
+        """`running`: the pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
         self._quota_cache = quota_cache
@@ -65,7 +66,7 @@ class WorkloadController:
         quota_cache.cycle_listeners.append(self._enqueue_cluster_queues)
         self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
         self._unschedulable.subscribe(self._on_unschedulable)
-        self._failed = failed
+        self._causes = causes
         self._running = running
         self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)
@@ -143,7 +144,8 @@ class WorkloadController:
             self._quota_cache.view(workload),
             urgent_writes_wait=self._writer.is_busy,
             unscheduled=self._unscheduled(workload),
-            pod_cause=self._pod_cause(workload),
+            pod_cause=self._causes.at_deadline(workload),
+            pod_error=self._causes.error(workload),
             owner_gone=await self._owner_gone(workload),
             jitter=self._rng.random(),
         )
@@ -151,8 +153,9 @@ class WorkloadController:
         self._settings = without_future_times(self._settings, now)
         step = next_step(workload, view, self._settings, now)
         is_evicted = workload.is_true(condition_types.EVICTED)
-        if _stops_pods(step) and not view.pod_cause and not is_evicted and _awaits_pods(workload):
-            view = replace(view, pod_cause=await self._refusal(workload))
+        if _stops_pods(step) and not view.pod_cause and not is_evicted and awaits_pods(workload):
+            refusal = await self._refusal(workload)
+            view = replace(view, pod_cause=refusal, pod_error=refusal)
             step = next_step(workload, view, self._settings, now)
         try:
             await self._carry_out(workload, step)
@@ -164,15 +167,7 @@ class WorkloadController:
 
     def _unscheduled(self, workload: Workload) -> Unscheduled | None:
         """Pods of its Job that no node can take, while the Workload waits for its pods; else None."""
-        return unscheduled(self._unschedulable.of(workload.job_uid)) if _awaits_pods(workload) else None
-
-    def _pod_cause(self, workload: Workload) -> str:
-        """Why pods of its Job are not ready, while the Workload waits for its pods; else ""."""
-        admitted = workload.condition(condition_types.ADMITTED)
-        if admitted is None or not _awaits_pods(workload) or workload.is_true(condition_types.EVICTED):
-            return ""
-        uid = workload.job_uid
-        return cause_at_deadline((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
+        return unscheduled(self._unschedulable.of(workload.job_uid)) if awaits_pods(workload) else None
 
     async def _refusal(self, workload: Workload) -> str:
         """Why the API server does not let the pods of its Job be created; "" if it does, or if that cannot be read.
@@ -180,7 +175,7 @@ class WorkloadController:
         Only Events say it, so they are read once, when an attempt without a pod ends.
         """
         job = self._jobs.by_uid(workload.job_uid)
-        if job is None or self._running.any_of(workload.job_uid) or self._failed.any_of(workload.job_uid):
+        if job is None or self._causes.has_pods(workload):
             return ""
         about = f"reason={CREATE_FAILED},involvedObject.uid={workload.job_uid}"
         try:
@@ -299,12 +294,6 @@ class WorkloadController:
 def _stops_pods(step: steps.Step) -> bool:
     """Whether the step evicts or deactivates the Workload."""
     return isinstance(step, steps.ApplyTransition) and step.cause in (Cause.EVICTION, Cause.DEACTIVATION)
-
-
-def _awaits_pods(workload: Workload) -> bool:
-    """Whether the Workload is admitted and not all pods of its Job are ready."""
-    ready = workload.is_true(condition_types.PODS_READY)
-    return bool(workload.job_uid) and workload.is_true(condition_types.ADMITTED) and not ready
 
 
 def _job_uid(workload: Workload) -> tuple[str, ...]:

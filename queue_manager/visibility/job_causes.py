@@ -116,11 +116,9 @@ def _admitted_at(workload: Workload | None) -> datetime | None:
 
 
 def recorded_cause(workload: Workload | None) -> str:
-    """The cause in the record of the last attempt since the last activation; "" if it ended for another reason."""
+    """The cause in the record of the last attempt since the last activation; "" if its pods had no trouble."""
     attempts = budget_attempts(workload) if workload is not None else ()
-    if not attempts or attempts[-1].reason == reasons.PREEMPTED:
-        return ""
-    return attempts[-1].pod_cause
+    return attempts[-1].pod_cause if attempts else ""
 
 
 P = TypeVar("P", bound=model.Pod)

@@ -36,6 +36,8 @@ _CAPACITY = re.compile(
 )
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
+# Reasons of evictions that took the quota back, whatever the pods of the Job did.
+TAKEN_BACK = (reasons.PREEMPTED, reasons.CLUSTER_QUEUE_STOPPED, reasons.LOCAL_QUEUE_STOPPED)
 NEVER = "can never start: "
 _NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
 _NEVER_ADMITTED = (*_NEVER_FITS, reasons.MISCONFIGURED)
@@ -119,7 +121,7 @@ def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bo
     `text`: the sentence about `reason` and `message`, which say less than the cause or repeat it. `is_over`: the cause
     is that of an attempt before, and the Job waits for something else now, which then comes first.
     """
-    if is_over and not message.startswith(messages.pods_ready_timeout("")):
+    if (is_over or reason in TAKEN_BACK) and not message.startswith(messages.pods_ready_timeout("")):
         return "; ".join(part for part in (text, of_last_attempt(cause)) if part)
     if says(cause, text):
         return cause

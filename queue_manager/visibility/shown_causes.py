@@ -10,9 +10,9 @@ from __future__ import annotations
 from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api import reasons
 from queue_manager.lifecycle.pod_causes import READINESS, STARTING
-from queue_manager.visibility.short_messages import PODS_NOT_READY, plain
+from queue_manager.visibility.short_messages import PODS_NOT_READY, TAKEN_BACK, plain
 
-_BY_OTHERS = (DEADLINE_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED, reasons.DEACTIVATED)
+_BY_OTHERS = (DEADLINE_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED, reasons.DEACTIVATED, *TAKEN_BACK)
 
 
 def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PODS_NOT_READY) -> str:
@@ -26,6 +26,16 @@ def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PO
     if of_pods and ended_by != reasons.ADMISSION_CHECK:
         return of_pods
     return unready if ended_by == reasons.REQUEUING_LIMIT_EXCEEDED else plain(reason, message)
+
+
+def end_of_attempt(reason: str, end: str, of_pods: str) -> str:
+    """Return why an attempt ended: the cause of its pods first, unless something else ended it in spite of them.
+
+    `reason`: of its eviction. `end`: a text about that.
+    """
+    if reason.removeprefix(reasons.DEACTIVATED_DUE_TO) in _BY_OTHERS:
+        return with_error_before(end, of_pods)
+    return "; ".join(part for part in (of_pods, end) if part)
 
 
 def with_error_before(end: str, of_pods: str) -> str:

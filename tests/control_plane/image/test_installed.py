@@ -107,8 +107,9 @@ async def test_an_installation_with_the_image_guards_admits_and_answers(
         await scenario.submit("refused", queue="Not_A_Name")
     submitted = await scenario.submit("a", suspend=False, parallelism=4, completions=4)
     assert submitted["spec"]["suspend"] is True  # by the webhook
-    await scenario.submit("b")  # no quota is left for it
     await scenario.until_admitted("a")
+    await scenario.submit("b")  # no quota is left for it
+    await scenario.until_pending("b")
     assert (await api.get(JOBS, NAMESPACE, "b"))["spec"]["suspend"] is True
 
     await check_visibility(api)

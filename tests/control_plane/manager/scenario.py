@@ -91,7 +91,22 @@ class Scenario:
         async def so() -> bool:
             return is_true(await self.workload(name), "Admitted") and not (await self.job(name))["spec"]["suspend"]
 
-        await self.wait(so, f"{name} is admitted and started")
+        await self._wait(so, f"{name} is admitted and started")
+
+    async def until_pending(self, name: str) -> None:
+        async def so() -> bool:
+            return any(c[:2] == ("QuotaReserved", "False") for c in conditions(await self.workload(name)))
+
+        await self._wait(so, f"{name} has been refused")
+
+    async def _wait(self, condition: Callable[[], Awaitable[object]], what: str) -> None:
+        """Wait; a failure says what the Workloads say then."""
+        try:
+            await self.wait(condition, what)
+        except AssertionError as error:
+            found = await self.api.list(WORKLOADS, self.namespace)
+            states = {each["metadata"]["name"]: conditions(each) for each in found}
+            raise AssertionError(f"{error}; the Workloads: {states}") from None
 
 
 def is_true(obj: Tree, condition: str) -> bool:
@@ -100,7 +115,7 @@ def is_true(obj: Tree, condition: str) -> bool:
 
 def conditions(obj: Tree) -> list[tuple[str, str, str, str]]:
     """(type, status, reason, message), sorted, since several controllers add conditions in any order."""
-    found = obj["status"].get("conditions", ())
+    found = obj.get("status", {}).get("conditions", ())
     return sorted((c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in found)
 
 

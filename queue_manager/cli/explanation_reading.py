@@ -141,7 +141,8 @@ def with_pods(
     expected = predict(target.job, target.workload, pods, None, found.state, context, now)
     of_pods = cause_of(target.job, target.workload, pods)
     cause = shown_cause(target.workload, found.state, found.reason, found.message, of_pods)
-    advice = memory_advice(target.job, pods, cause) if target.job is not None else []
+    is_deactivated = found.state == JobState.DEACTIVATED
+    advice = [] if target.job is None else memory_advice(target.job, pods, cause, deactivated=is_deactivated)
     dated = [one for one in (*found.deadlines, *expected) if one.at is not None]
     deadlines = sorted(dated, key=lambda one: one.at or now)
     log_command = _log_command(found, target.job, pods, default_ns)

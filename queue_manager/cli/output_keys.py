@@ -182,7 +182,7 @@ MEANINGS = {
     "total": "amount of all pods",
     "assigned": 'amount of the admission; "" before it',
     "assignedPods": "number of pods that are admitted; null before admission",
-    "podCause": 'why its pods were not ready; "" if that was not their fault',
+    "podCause": 'why its pods were not ready, or had failed before something else ended it; "" without trouble',
     "retryAt": "when its backoff ends; null if it is not in backoff",
     "advice": "limits.memory of a container that was OOMKilled, and what to do; empty for other causes",
     "logCommand": 'command that prints the logs of its failed pods, if it has failed and they exist; else ""',

@@ -60,7 +60,12 @@ class ObstacleChecks:
             self._nodes, self._are_nodes_read = blocking(self._api_client, fixed_nodes), True
         of_nodes = node_obstacle(seen.job, seen.workload, self._nodes)
         found = [*found, *([of_nodes] if of_nodes is not None else [])]
-        return found[0]._replace(text="; also ".join(each.text for each in found)) if found else None
+        if not found:
+            return None
+        remedy = found[0].remedy
+        if seen.update.state == JobState.DEACTIVATED:
+            remedy = f"{remedy}; then: sluice reactivate {seen.job.metadata.key}"
+        return found[0]._replace(text="; also ".join(each.text for each in found), remedy=remedy)
 
     def _of_queue(self, seen: Seen) -> list[Obstacle]:
         now = time.monotonic()

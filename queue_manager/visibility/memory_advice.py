@@ -45,12 +45,15 @@ def killed_for_memory(job: Job, pods: Sequence[Pod]) -> MemoryOf | None:
     return _memory(limited[0], containers, None) if len(limited) == 1 else None
 
 
-def memory_advice(job: Job, pods: Sequence[Pod], cause: str) -> list[str]:
-    """Sentences for a Job whose cause is OOMKilled: its memory limit, and what to do next. Empty for other Jobs."""
+def memory_advice(job: Job, pods: Sequence[Pod], cause: str, *, deactivated: bool = False) -> list[str]:
+    """Sentences for a Job whose cause is OOMKilled: its memory limit, and what to do next. Empty for other Jobs.
+
+    `deactivated`: the Job is suspended, so that the resources of its pods may be edited (KEP-5440).
+    """
     found = killed_for_memory(job, pods) if cause.startswith(OOM_KILLED) else None
     if found is None:
         return []
-    again = "and submit the Job again"
+    again = "then reactivate the Job" if deactivated else "and submit the Job again"
     if not found.limit:
         return [found.text, f"the memory of its node ran out: request as much memory as it needs, {again}"]
     return [found.text, f"raise limits.memory, and the request with it, above {_above(found)}, {again}"]

@@ -17,7 +17,7 @@ from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
 from job_controller.switched_off_features import effective
-from queue_manager.lifecycle.pod_causes import START_ERRORS, CauseRank, cause_of, no_program
+from queue_manager.lifecycle.pod_causes import START_ERRORS, CauseRank, cause_of, ended_text, no_program
 from queue_manager.visibility.job_causes import live_text
 from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
 
@@ -120,7 +120,7 @@ def trouble(pod: Pod, *, were_ready: bool = False) -> tuple[str, str]:
         return unscheduled.reason, unscheduled.message
     for status in _containers(pod):
         if status.state.waiting is not None and status.state.waiting.message:
-            return status.state.waiting.reason, status.state.waiting.message
+            return status.state.waiting.reason, _end_before_wait(status) or status.state.waiting.message
     if pod.status.reason:  # the node terminated the pod, which explains the exit codes of its containers
         return pod.status.reason, pod.status.message
     ended, before = _bad_end(pod), _bad_end_before(pod)
@@ -132,6 +132,12 @@ def trouble(pod: Pod, *, were_ready: bool = False) -> tuple[str, str]:
     if found is None or found.rank != CauseRank.UNREADY:
         return "", ""
     return "", found.text if were_ready else live_text(found)
+
+
+def _end_before_wait(status: ContainerStatus) -> str:
+    """Return how a container ended that waits for its restart (CrashLoopBackOff), whose message does not say it."""
+    end = status.last_state.terminated
+    return ended_text(end.exit_code, end.reason, end.message) if end is not None else ""
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:

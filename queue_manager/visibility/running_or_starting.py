@@ -77,4 +77,4 @@ def failed_pods(status: JobStatus) -> int:
 
 def _failed(status: JobStatus) -> str:
     failed = failed_pods(status)
-    return f"{failed} {'pod' if failed == 1 else 'pods'} failed, no other is ready yet" if failed else ""
+    return f"{failed} {'pod has' if failed == 1 else 'pods have'} failed so far, none is ready yet" if failed else ""

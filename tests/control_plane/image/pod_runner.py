@@ -26,6 +26,8 @@ from tests.control_plane.manager.service_account import Account
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
 
+LAST_LINES = 50  # of the output of a manager, in the report of a test that fails
+
 
 @dataclass(frozen=True)
 class RunningPod:
@@ -74,6 +76,7 @@ class PodRunner:
             subprocess.run(remove, check=False, capture_output=True)  # fails for a container that has ended
         for process in self._processes:
             await process.kill()
+            print("a manager:", *process.lines[-LAST_LINES:], sep="\n")  # shown if the test fails
 
     async def _bind(self, pod: Json) -> None:
         """As a scheduler does: an EndpointSlice has only pods of nodes that exist."""

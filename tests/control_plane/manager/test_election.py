@@ -53,9 +53,10 @@ async def pair(scenario: Scenario, kubeconfigs: list[Path], start: Start, times:
     first = await start(kubeconfigs[0], config=config(scenario.namespace, times))
     second = await start(kubeconfigs[1], config=config(scenario.namespace, times), until="waiting: ")
     await scenario.queues()
-    for name in ("a", "b", "c"):
-        await scenario.submit(name, parallelism=2, completions=4)
+    await scenario.submit("a", parallelism=2, completions=4)
     await scenario.until_admitted("a")
+    for name in ("b", "c"):
+        await scenario.submit(name, parallelism=2, completions=4)
     return first, second
 
 

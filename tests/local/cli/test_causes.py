@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.client import Client, JobDeactivated, JobFailed, NeverStarts
 from queue_manager.lifecycle.pod_causes import LATE_RETRY
@@ -236,6 +236,54 @@ async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Cal
 
 
 @EMBEDDED
+async def test_the_error_of_a_job_survives_a_preemption_and_a_drain(user: Callable[..., User]) -> None:
+    me, error = user(), "exit 3: cannot open sort.csv"
+    async with me.up.client() as client:
+        await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 100})
+        policy = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
+        await client.patch(CLUSTER_QUEUES, "", "cluster-queue", policy)
+
+    def cause() -> str:
+        return str(me.json("show", "sort")["cause"])
+
+    async def stop(policy: str) -> None:
+        async with me.up.client() as client:
+            await client.patch(LOCAL_QUEUES, "default", "user-queue", {"spec": {"stopPolicy": policy}})
+
+    me.submit("sort", command=CANNOT_OPEN.format(name="sort"), spec="backoffLimit: 100", cpu="2")
+    await until(lambda: cause() == error, "its pod has failed")
+    needs = JOB.format(name="needs", command="[sleep, '600']", spec="backoffLimit: 6", cpu=2)
+    me.says("submit", "-f", "-", stdin=needs.replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: high, "))
+    await me.until_state("needs", "Running")
+    view = await me.until_state("sort", "Pending")
+    by = "for priority 100 of ClusterQueue cluster-queue"
+    assert (view["cause"], [one["podCause"] for one in view["retries"]["attempts"]]) == (error, [error])
+    assert f"preempted {by}; needs 2 more cpu (default-flavor); last attempt: {error}" in joined(me.says("ps"))
+    assert f"Preempted {by} (before: {error})" in joined(me.says("show", "sort"))
+    assert me.says("explain", "sort").splitlines()[1] == f"last attempt: {error}"
+    me.says("cancel", "needs")
+
+    def is_admitted_again() -> bool:
+        return me.json("show", "sort")["retries"]["totalAttempts"] == 2
+
+    await until(is_admitted_again, "its quota is free again")
+    await stop("HoldAndDrain")
+    await until(lambda: len(me.json("show", "sort")["retries"]["attempts"]) == 2, "the drain ends its attempt")
+    view = await me.until_state("sort", "Pending")
+    assert [one["podCause"] for one in view["retries"]["attempts"]] == [error] * 2
+    assert f"LocalQueueStopped (before: {error})" in joined(me.says("show", "sort"))
+    if isinstance(me.up, Up):
+        steps = me.json("history", "sort")
+        said = {step["step"]: step["cause"] for step in steps}
+        assert said["Preempted"] == f"InClusterQueue: {by} (before: {error})"
+        assert said["Evicted"] == f"LocalQueueStopped: The LocalQueue is stopped (before: {error})"
+
+
+def joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+@EMBEDDED
 async def test_every_command_says_that_borrowed_quota_was_taken_back(user: Callable[..., User]) -> None:
     """Both queues have 1 cpu, and all Jobs the same priority, which explains nothing."""
     me = user()
@@ -331,6 +379,8 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
     assert explained["cause"] == NO_CLASS
     assert explained["changes"][1] == "an admin creates PriorityClass golden; then it is reactivated"
     assert {row["hasRun"] for row in me.json("ps")} == {False}
+    with pytest.raises(NeverStarts, match="create it; then: sluice reactivate default/gold-1"):
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "gold-1", timeout=10)
 
 
 @EMBEDDED

@@ -125,6 +125,15 @@ def test_a_preemption_keeps_who_needed_the_quota() -> None:
     assert (step.kind, step.reason, step.message) == (StepKind.PREEMPTED, "InClusterQueue", attempt["cause"])
 
 
+@pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped", "LocalQueueStopped"])
+def test_an_eviction_for_others_keeps_the_error_of_the_pods_before_it(reason: str) -> None:
+    attempt = {"reason": reason, "cause": "", "podCause": "exit 3: boom", "end": timestamp(at(20))}
+    evicted = condition("Evicted", True, 20, reason, "taken back")
+    [step] = workload_records(RUNNING, workload(evicted, evictions=1, history=[attempt]), NOW)
+    assert isinstance(step, StepRecord)
+    assert step.message == "taken back (before: exit 3: boom)"
+
+
 def test_each_hold_within_one_attempt_is_a_step_of_its_own() -> None:
     free = [workload(condition("QuotaReserved", False, 1, "WaitingForQuota"), version=v) for v in (1, 3)]
     held = [workload(condition("QuotaReserved", False, 1, "Suspended", "queue is inactive"), version=v) for v in (2, 4)]

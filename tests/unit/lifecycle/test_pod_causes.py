@@ -15,6 +15,7 @@ from queue_manager.lifecycle.pod_causes import (
     cause_at_deadline,
     cause_of,
     cause_of_failure,
+    error_of,
     one_line,
     restart_of,
     restarted_before,
@@ -197,6 +198,19 @@ def test_an_old_failure_counts_only_while_the_attempt_has_no_pod() -> None:
     assert alone.text == "exit 3"
     assert worst_cause([old, new], since=at(50)) is None
     assert worst_cause([old, new], since=at(10)) == alone
+
+
+@pytest.mark.parametrize(
+    ("its", "error"),
+    [
+        (pod("Failed", ended(3, seconds=60)), "exit 3"),
+        (pod("Pending", stuck="0/1 nodes are available: 1 Insufficient cpu."), "0/1 nodes: Insufficient cpu"),
+        (pod("Running", {"running": {}}), ""),  # not ready yet
+        (pod("Pending", waiting("ContainerCreating")), ""),
+    ],
+)
+def test_pods_that_only_start_are_no_error_of_an_attempt_that_something_else_ends(its: Pod, error: str) -> None:
+    assert error_of([its], at(50)) == error
 
 
 def test_an_attempt_without_a_pod_ended_before_the_retry() -> None:

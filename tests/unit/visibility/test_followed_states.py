@@ -113,7 +113,7 @@ def test_a_failed_pod_before_its_replacement_is_named_in_the_reason() -> None:
     assert (row.state, row.reason, row.message) == (
         "Starting",
         "WaitForRecovery",
-        "1 pod failed, no other is ready yet",
+        "1 pod has failed so far, none is ready yet",
     )
 
 

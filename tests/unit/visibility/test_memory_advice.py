@@ -57,5 +57,10 @@ def test_the_limit_and_what_to_do_are_named(made: Job, pods: list[Pod], advice: 
     assert memory_advice(made, pods, "OOMKilled") == advice
 
 
+def test_a_deactivated_job_keeps_its_name_and_is_reactivated() -> None:
+    advice = memory_advice(with_containers(c=LIMITED), [killed()], "OOMKilled", deactivated=True)
+    assert advice[1].endswith("above 64Mi, then reactivate the Job")
+
+
 def test_another_cause_gets_no_advice_about_memory() -> None:
     assert memory_advice(with_containers(c=LIMITED), [killed()], "exit 3: boom") == []

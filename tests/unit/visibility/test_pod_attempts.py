@@ -51,6 +51,15 @@ def test_a_pod_has_a_state_an_exit_code_and_an_error(
     assert (row.state, row.exit_code, row.reason, row.message) == (state, code, reason, message)
 
 
+def test_a_container_that_waits_for_its_restart_has_the_error_that_ended_it() -> None:
+    crashed = {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
+    status = {"name": "c", "state": waits, "lastState": crashed, "restartCount": 1}
+    its = msgspec.convert({"status": {"phase": "Running", "containerStatuses": [status]}}, Pod)
+    (row,) = pod_rows(runs(), [its])
+    assert (row.state, row.reason, row.message) == ("Unready", "CrashLoopBackOff", "exit 3: boom")
+
+
 @pytest.mark.parametrize(
     ("its", "started"),
     [

@@ -21,6 +21,7 @@ from job_controller.reasons import (
     POD_FAILURE_POLICY,
 )
 from queue_manager.accounting import record_types
+from queue_manager.accounting.failed_index_steps import pods_of_indexes, recorded_indexes
 from queue_manager.accounting.record_types import (
     DELETED_POD,
     ENDS_OF_ATTEMPT,
@@ -35,6 +36,7 @@ from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import START_ERRORS
+from queue_manager.visibility.job_causes import failed_text, of_indexes
 from queue_manager.visibility.job_times import Life, Period, job_times
 from queue_manager.visibility.pod_starts import shows_no_start
 from queue_manager.visibility.short_messages import plain, says
@@ -83,7 +85,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One Job of `sluice history`. Seconds and bytes; times are UTC in the machine formats.
 
     `cause`: why the Job failed, is deactivated or was deleted (`shown_causes`); of one that waits, why the pods of its
-    last attempt were not ready. `reason`, `message`: of its last end of an attempt, hold or own end; "" while it runs.
+    last attempt were not ready. `failed_indexes`: those that ended it, in words. `reason`, `message`: of its last end
+    of an attempt, hold or own end; "" while it runs.
     """
 
     namespace: str
@@ -95,6 +98,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flavor: str
     state: JobOutcome
     cause: str
+    failed_indexes: str
     reason: str
     message: str
     exit_code: int | None
@@ -165,12 +169,14 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     last = runs[-1].admission if runs else None
     started = runs[0].admission.at if runs else None
     used = [pod.cpu_seconds for pod in pods if pod.cpu_seconds is not None]
-    failed = max(_failed(pods), key=lambda pod: pod.ended_at, default=None)
+    indexes = recorded_indexes(end)
+    decisive = pods if indexes is None else pods_of_indexes(pods, indexes)
+    failed = max(_failed(decisive), key=lambda pod: pod.ended_at, default=None)
     times = job_times(_life(job, ordered, runs, end), now)
     state = _state(ordered, end)
     by_pods = state is JobOutcome.FAILED and end is not None and end.reason in (*_ENDED_BY_PODS, DEADLINE_EXCEEDED)
     last_end = _last_end(ordered, state)
-    of_pods = _pods_of(last_end) or _text_of(_last_failed(pods) if by_pods else failed)
+    of_pods = _pods_of(last_end) or _text_of(_last_failed(decisive) if by_pods else failed)
     if state is JobOutcome.DELETED:
         of_pods = of_pods or _before_deletion(ordered)
     cause = _cause(last_end, of_pods, state)
@@ -186,7 +192,8 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         cause=cause,
         reason=last_end.reason if last_end is not None else "",
         message=last_end.message if last_end is not None else "",
-        exit_code=_highest_exit_code(pods) if last_end is not None or cause else None,
+        failed_indexes=failed_text(indexes) if indexes is not None else "",
+        exit_code=_highest_exit_code(decisive) if last_end is not None or cause else None,
         attempts=len(runs),
         evictions=_count(ordered, StepKind.EVICTED),
         preemptions=_count(ordered, StepKind.PREEMPTED),
@@ -370,8 +377,9 @@ def cause_and_end(job: JobSummary) -> str:
     """The cause, then what it led to; of a Job that waits for another reason, reason and message of that."""
     if not job.cause:
         return ": ".join(part for part in (job.reason, job.message) if part)
+    cause = job.cause if job.failed_indexes in job.cause else of_indexes(job.failed_indexes, job.cause)
     is_end = not job.reason or says(job.cause, plain(job.reason, job.message))
-    return job.cause if is_end else f"{job.cause}; {job.reason}"
+    return cause if is_end else f"{cause}; {job.reason}"
 
 
 def _text_of(failed: PodRecord | None) -> str:

@@ -20,6 +20,7 @@ from job_controller.condition_types import COMPLETE
 from job_controller.model import Condition, Job, ObjectMeta, Pod, TerminatedState
 from job_controller.pod_facts import INT32_MAX, deletion_requested, is_terminal
 from job_controller.times import later
+from queue_manager.accounting.failed_index_steps import failed_indexes_message
 from queue_manager.accounting.record_types import (
     DELETED_POD,
     SUCCEEDED,
@@ -81,7 +82,8 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
             yield deleted(job.metadata.uid, now, cause)
     elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
         reason = SUCCEEDED if end.type == COMPLETE else end.reason or reasons.FAILED
-        yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
+        message = failed_indexes_message(job, reason) or end.message
+        yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, message)
 
 
 def interruption_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Record]:

@@ -36,6 +36,7 @@ from queue_manager.cli.standard_streams import say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_causes import of_indexes
 from queue_manager.visibility.job_states import (
@@ -202,7 +203,8 @@ class JobWait:
         row = await self._why(job, workload, now)
         if row.state == JobState.SUSPENDED:
             return IN_NO_QUEUE
-        failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))
+        pods = await pods_of(self.client, JobTarget(job, workload))
+        failure = await failure_of(self.client, decisive_pods(job.status, pods))
         if found is not None:
             return found.text
         if failure is None or result != Result.FAILED or row.reason == DEADLINE_EXCEEDED:

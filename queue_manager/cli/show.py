@@ -37,6 +37,7 @@ from queue_manager.cli.time_texts import ago, deadline, format_time
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
+from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.attempt_rows import AttemptRow
@@ -95,7 +96,7 @@ async def _view(args: argparse.Namespace) -> JobView:
         seen = await managers_view(client, target.key.namespace, config)
         queues = await read_queues(seen.client, [target.key.namespace], config)
         refused = await equivalent_of(client, target.workload)
-        failure = await failure_of(client, pods)
+        failure = await failure_of(client, pods if target.job is None else decisive_pods(target.job.status, pods))
         nodes = await nodes_for(client, [cause_of(target.job, target.workload, pods)])
         outlook = None
         if is_pending(target.job, target.workload, now):

@@ -55,6 +55,7 @@ from queue_manager.durations import Duration, argument_seconds
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.json_codec import decoder
+from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import certain_action
 from queue_manager.visibility.followed_states import is_outdated
@@ -389,7 +390,7 @@ class Client:
         return NeverStarts(update.job, key, ": ".join(part for part in (update.state, why) if part))
 
     def _failure(self, seen: Seen) -> Failure | None:
-        found = newest_failure(self._pods(seen.job))
+        found = newest_failure(decisive_pods(seen.job.status, self._pods(seen.job)))
         return None if found is None else job_logs.with_error_line(self.api_client, found)
 
     # --- objects and errors ---

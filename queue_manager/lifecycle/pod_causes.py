@@ -27,18 +27,23 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from job_controller import pod_phases
 from job_controller.condition_types import FAILED
 from job_controller.conditions import finished
 from job_controller.disruption_target import DISRUPTION_TARGET
+from job_controller.index_intervals import parse_intervals
+from job_controller.index_set import IndexSet
 from job_controller.model import ContainerStatus, JobStatus, Pod, TerminatedState, WaitingState
-from job_controller.pod_facts import LONG_AGO, finish_time, is_active, is_terminal
-from job_controller.reasons import DEADLINE_EXCEEDED
+from job_controller.pod_facts import INT32_MAX, LONG_AGO, completion_index, finish_time, is_active, is_terminal
+from job_controller.reasons import DEADLINE_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED
 from queue_manager.last_line import error_line
 from queue_manager.lifecycle.unscheduled import unschedulable
 
+P = TypeVar("P", bound=Pod)
+
+ENDED_BY_INDEXES = (FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED)  # reasons of Jobs that failed indexes ended
 MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
 OOM_KILLED = "OOMKilled"
 READINESS = "readiness probe failed"
@@ -134,18 +139,28 @@ def cause_of_failure(status: JobStatus, pods: Iterable[Pod], past: PodCause | No
 
     Of one that its deadline ended the pods count that had failed before; the others are deleted then. `past`: the last
     disruption or restart of a pod of the Job, which may be deleted. One before the last start of the Job does not
-    count.
+    count, nor, if failed indexes ended the Job, one beside a cause of these: it may be of another index.
     """
     end = finished(status)
     if end is None or end.type != FAILED:
         return ""
     if end.reason == DEADLINE_EXCEEDED:
         pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-    causes = [cause for pod in pods if (cause := cause_of(pod) or disruption_of(pod)) is not None]
-    if past is not None and (status.start_time is None or past.at >= status.start_time):
+    causes = [cause for pod in decisive_pods(status, pods) if (cause := cause_of(pod) or disruption_of(pod))]
+    is_of_run = past is not None and (status.start_time is None or past.at >= status.start_time)
+    if past is not None and is_of_run and not (causes and end.reason in ENDED_BY_INDEXES):
         causes.append(past)
     worst = _worst_of(causes)
     return worst.text if worst is not None else ""
+
+
+def decisive_pods(status: JobStatus, pods: Iterable[P]) -> list[P]:
+    """The pods that can have led to the end of a Job, or will: if indexes that failed for good do, only theirs."""
+    end = finished(status)
+    if not status.failed_indexes or (end is not None and end.reason not in ENDED_BY_INDEXES):
+        return list(pods)
+    failed = IndexSet(parse_intervals(status.failed_indexes, INT32_MAX))
+    return [pod for pod in pods if completion_index(pod) in failed]
 
 
 def _worst(pods: Iterable[Pod]) -> PodCause | None:

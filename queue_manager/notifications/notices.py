@@ -18,7 +18,7 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications_section import EventType
 from queue_manager.lifecycle import deactivated_by
-from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure
+from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure, decisive_pods
 from queue_manager.visibility.attempt_counts import count_attempts, first_admission
 from queue_manager.visibility.job_causes import exit_code_of
 from queue_manager.visibility.shown_causes import cause_of_end
@@ -93,7 +93,7 @@ def of_job(
         cause=_cause_of_failure(end, of_pods),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
-        exit_code=exit_code_of(of_pods, known),
+        exit_code=exit_code_of(of_pods, decisive_pods(new.status, known)),
         attempts=count_attempts(workload) if workload is not None else None,
         submitted_at=meta.creation_timestamp,
         started_at=first_admission(workload) if workload is not None else None,

@@ -15,11 +15,18 @@ from typing import TypeVar
 from job_controller import conditions, model
 from job_controller.completion_indexes import stored_failed
 from job_controller.condition_types import FAILED
+from job_controller.index_set import IndexSet
 from job_controller.model import Job
-from job_controller.pod_facts import completion_index
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.pod_causes import CauseRank, PodCause, cause_of_failure, one_line, worst_cause
+from queue_manager.lifecycle.pod_causes import (
+    CauseRank,
+    PodCause,
+    cause_of_failure,
+    decisive_pods,
+    one_line,
+    worst_cause,
+)
 from queue_manager.visibility.attempt_counts import budget_attempts
 
 MAX_INDEX_CHARACTERS = 20  # of a list of indexes in a cause
@@ -51,7 +58,11 @@ def failed_indexes(job: Job) -> str:
     """`index 1 failed`, `indexes 1,4-6 failed` or `200 indexes failed`: those that have failed for good, so that the
     Job does not succeed unless its successPolicy is met; "" if none has.
     """
-    failed = stored_failed(job)
+    return failed_text(stored_failed(job))
+
+
+def failed_text(failed: IndexSet) -> str:
+    """The words of `failed_indexes` for these indexes."""
     if not failed:
         return ""
     if len(failed) == 1:
@@ -71,8 +82,7 @@ def of_indexes(failed: str, cause: str) -> str:
 
 def _cause_of_indexes(job: Job, pods: Iterable[model.Pod]) -> str:
     """The worst cause among the pods of the indexes that have failed for good; "" if they are gone."""
-    failed = stored_failed(job)
-    worst = worst_cause(pod for pod in pods if pod.status.has_failed and completion_index(pod) in failed)
+    worst = worst_cause(pod for pod in decisive_pods(job.status, pods) if pod.status.has_failed)
     return worst.text if worst is not None else ""
 
 

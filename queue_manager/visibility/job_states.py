@@ -38,6 +38,7 @@ from job_controller.options import JobControllerOptions
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
@@ -235,7 +236,7 @@ def job_row(
         preempted_for=lost_quota_for(workload, state),
         cause=shown_cause(workload, state, reason, message, of_pods),
         failed_indexes=failed_indexes(job) if state == JobState.FAILED else "",
-        exit_code=exit_code_of(of_pods, pods) if state != JobState.DELETING else None,
+        exit_code=exit_code_of(of_pods, decisive_pods(status, pods)) if state != JobState.DELETING else None,
         retry_at=_retry_at(job, workload, pods, options, now) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,
         finished=ended_at(job),

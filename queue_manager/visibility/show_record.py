@@ -14,6 +14,7 @@ from queue_manager.api.events import Event
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import refused_pods
 from queue_manager.lifecycle.interruptions import Interruption, interruptions
+from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.visibility import deactivated_jobs
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
@@ -198,7 +199,7 @@ def job_view(
         cause=cause,
         failed_indexes=failed_indexes(job) if job is not None and state == JobState.FAILED else "",
         no_node=no_node_fits(cause, job, workload, nodes, awaits_node=state in AWAITS_NODE),
-        exit_code=exit_code_of(of_pods, pods),
+        exit_code=exit_code_of(of_pods, pods if job is None else decisive_pods(job.status, pods)),
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -277,6 +278,36 @@ async def test_the_error_of_a_job_survives_a_preemption_and_a_drain(user: Callab
         said = {step["step"]: step["cause"] for step in steps}
         assert said["Preempted"] == f"InClusterQueue: {by} (before: {error})"
         assert said["Evicted"] == f"LocalQueueStopped: The LocalQueue is stopped (before: {error})"
+
+
+@EMBEDDED
+async def test_a_failure_of_an_index_that_then_succeeded_is_not_the_cause(
+    user: Callable[..., User], tmp_path: Path
+) -> None:
+    me, once = user(), tmp_path / "once"
+    retried = f"test -e {once} && exit 0; touch {once}; sleep 3; exit 4"
+    script = f"case $JOB_COMPLETION_INDEX in 2) echo boom >&2; exit 1;; 1) {retried};; esac"
+    job = JOB.format(
+        name="train",
+        command=json.dumps(["sh", "-c", script]),
+        spec="completionMode: Indexed\n  completions: 3\n  parallelism: 3\n  backoffLimitPerIndex: 1",
+        cpu="100m",
+    )
+    me.says("submit", "-f", "-", stdin=job.replace('"600"', '"1"'))
+    view = await me.until_state("train", "Failed")
+    assert once.exists()
+    assert (view["cause"], view["failedIndexes"], view["exitCode"]) == ("exit 1: boom", "index 2 failed", 1)
+    [waited] = json.loads(me.run("wait", "train", "-o", "json").stdout)
+    assert waited["reason"] == "index 2 failed: exit 1: boom"
+    with pytest.raises(JobFailed, match="index 2 failed: exit 1: boom"):
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "train", timeout=10)
+    shown = "index 2 failed: exit 1: boom; FailedIndexes"
+    assert shown in joined(me.says("ps"))
+    if isinstance(me.up, Up):
+        [row] = me.json("history")
+        assert (row["cause"], row["failedIndexes"], row["exitCode"]) == ("exit 1: boom", "index 2 failed", 1)
+        assert shown in joined(me.says("history"))
+        assert joined(me.says("history", "train")).endswith("FailedIndexes: index 2 failed")
 
 
 def joined(text: str) -> str:

@@ -169,6 +169,22 @@ def test_of_a_job_that_its_deadline_ended_the_pods_count_that_had_failed_before(
     assert cause_of_failure(late, []) == ""
 
 
+def test_of_a_job_that_failed_indexes_ended_only_their_pods_count() -> None:
+    def of_index(index: str, code: int, seconds: float) -> Pod:
+        its = pod("Failed", ended(code, seconds=seconds))
+        notes = {"batch.kubernetes.io/job-completion-index": index}
+        return msgspec.structs.replace(its, metadata=msgspec.structs.replace(its.metadata, annotations=notes))
+
+    def cause(reason: str, past: PodCause | None = None) -> str:
+        end = {"type": "Failed", "status": "True", "reason": reason}
+        status = msgspec.convert({"conditions": [end], "failedIndexes": "2"}, JobStatus)
+        return cause_of_failure(status, [of_index("2", 1, 10), of_index("1", 4, 20)], past)
+
+    assert cause("FailedIndexes") == "exit 1"
+    assert cause("FailedIndexes", PodCause(CauseRank.FAILED, "pod evicted", at(30), "p")) == "exit 1"
+    assert cause("PodFailurePolicy") == "exit 4"
+
+
 def test_of_a_disruption_and_a_failure_the_newest_is_the_cause() -> None:
     failed = pod("Failed", ended(3, seconds=10))
     assert cause_of_failure(failed_job(0), [failed], disruption(5)) == "exit 3"

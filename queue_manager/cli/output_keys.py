@@ -59,7 +59,7 @@ MEANINGS = {
     'none and cannot start; REASON in the tables is this text instead of `reason` and `message`; else ""',
     "action": "what to do about it",
     "lastError": 'last error of its pods; "" if none is known',
-    "exitCode": "highest exit code of its failed pods, or of its failed indexes, if `cause` says how one failed; else null",
+    "exitCode": "highest exit code of its failed pods or indexes, if `cause` says how one of them failed; else null",
     "PodRow.exitCode": "exit code of the first container that failed, 0 if all succeeded; null before",
     "DeactivatedJob.exitCode": "highest exit code of its failed pods, if one led to the deactivation; else null",
     "exitCodes": "exit codes of the pods that still exist",

@@ -366,7 +366,7 @@ def _cause(end: StepRecord | None, of_pods: str, state: JobOutcome) -> str:
         return "" if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING) else of_pods
     if end.kind is StepKind.DELETED:
         return with_error_before(text(end), of_pods)
-    if end.reason == reasons.DEACTIVATED:
+    if end.kind is StepKind.DEACTIVATED and end.reason in (reasons.DEACTIVATED, reasons.ADMISSION_CHECK):
         return plain(end.reason, end.message)  # which has the error of the pods before it
     if end.kind in (StepKind.FINISHED, StepKind.DEACTIVATED):
         return cause_of_end(end.reason, end.message, of_pods)

@@ -37,7 +37,12 @@ _CAPACITY = re.compile(
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
 # Reasons of evictions that took the quota back, whatever the pods of the Job did.
-TAKEN_BACK = (reasons.PREEMPTED, reasons.CLUSTER_QUEUE_STOPPED, reasons.LOCAL_QUEUE_STOPPED)
+TAKEN_BACK = (
+    reasons.PREEMPTED,
+    reasons.CLUSTER_QUEUE_STOPPED,
+    reasons.LOCAL_QUEUE_STOPPED,
+    reasons.ADMISSION_CHECK,
+)
 NEVER = "can never start: "
 _NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
 _NEVER_ADMITTED = (*_NEVER_FITS, reasons.MISCONFIGURED)

@@ -23,7 +23,7 @@ def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PO
     ended_by = reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
     if ended_by in _BY_OTHERS:
         return with_error_before(plain(reason, message), of_pods)
-    if of_pods and ended_by != reasons.ADMISSION_CHECK:
+    if of_pods:
         return of_pods
     return unready if ended_by == reasons.REQUEUING_LIMIT_EXCEEDED else plain(reason, message)
 

@@ -125,7 +125,7 @@ def test_a_preemption_keeps_who_needed_the_quota() -> None:
     assert (step.kind, step.reason, step.message) == (StepKind.PREEMPTED, "InClusterQueue", attempt["cause"])
 
 
-@pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped", "LocalQueueStopped"])
+@pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped", "LocalQueueStopped", "AdmissionCheck"])
 def test_an_eviction_for_others_keeps_the_error_of_the_pods_before_it(reason: str) -> None:
     attempt = {"reason": reason, "cause": "", "podCause": "exit 3: boom", "end": timestamp(at(20))}
     evicted = condition("Evicted", True, 20, reason, "taken back")

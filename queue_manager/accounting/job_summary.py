@@ -35,7 +35,7 @@ from queue_manager.accounting.record_types import (
 from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
-from queue_manager.lifecycle.pod_causes import START_ERRORS
+from queue_manager.lifecycle.pod_causes import RESTARTED_AFTER, START_ERRORS
 from queue_manager.visibility.job_causes import failed_text, of_indexes
 from queue_manager.visibility.job_times import Life, Period, job_times
 from queue_manager.visibility.pod_starts import shows_no_start
@@ -178,7 +178,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     last_end = _last_end(ordered, state)
     of_pods = _pods_of(last_end) or _text_of(_last_failed(decisive) if by_pods else failed)
     if state is JobOutcome.DELETED:
-        of_pods = of_pods or _before_deletion(ordered)
+        of_pods = of_pods or _text_of(_last_failed(decisive)) or _before_deletion(ordered)
     cause = _cause(last_end, of_pods, state)
     return JobSummary(
         namespace=job.namespace,
@@ -362,6 +362,8 @@ def _last_end(ordered: Sequence[StepRecord], state: JobOutcome) -> StepRecord | 
 
 def _cause(end: StepRecord | None, of_pods: str, state: JobOutcome) -> str:
     """The cause as `sluice ps` has it. `of_pods`: why the pods failed or were not ready."""
+    if end is None and state is JobOutcome.DELETED:
+        return with_error_before("deleted", of_pods) if of_pods else ""
     if end is None:
         return "" if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING) else of_pods
     if end.kind is StepKind.DELETED:
@@ -383,7 +385,9 @@ def cause_and_end(job: JobSummary) -> str:
 
 
 def _text_of(failed: PodRecord | None) -> str:
-    return failed.message or f"exit {failed.exit_code}" if failed is not None else ""
+    if failed is None:
+        return ""
+    return failed.message.removeprefix(RESTARTED_AFTER) or f"exit {failed.exit_code}"
 
 
 def _in_force(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:

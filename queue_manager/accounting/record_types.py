@@ -82,7 +82,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that has ended. Usage is None where the node does not report it.
 
-    `message`: why it failed, with its exit code (`lifecycle.pod_causes`); "" if it succeeded or was deleted.
+    `message`: why it failed, with its exit code (`lifecycle.pod_causes`); of one that was deleted, an error of its own
+    before that, if any.
     """
 
     uid: str

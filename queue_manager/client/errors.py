@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from job_controller.model import Key
+from queue_manager.lifecycle.pod_causes import exit_code_in
 from queue_manager.visibility.job_causes import of_indexes
+from queue_manager.visibility.shown_causes import cause_of_end
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Job
@@ -85,7 +87,7 @@ class JobFailed(Error):
 
     `reason` and `message` are those of its condition, for example BackoffLimitExceeded. `failure` describes the pod
     that failed last: pod, container, exit code, reason, last line of its log; None if its pods are gone. `exit_code` is
-    that of `failure`: None if its pods are gone, or if no container of the pod failed. `cause` is the failure in words:
+    that of `failure`, or the one that the cause names; None if no container failed. `cause` is that of `sluice ps`:
     `exit 3: cannot open /data/x.csv`.
     """
 
@@ -95,9 +97,11 @@ class JobFailed(Error):
         self.reason = update.reason
         self.message = update.message
         self.failure = failure
-        self.exit_code = failure.exit_code if failure is not None else None
-        self.cause = failure.text if failure is not None else update.cause
-        super().__init__(f"Job {key} failed ({self.reason}): {of_indexes(failed_indexes, self.cause or self.message)}")
+        of_pods = failure.text if failure is not None else update.cause
+        self.exit_code = failure.exit_code if failure is not None else exit_code_in(of_pods)
+        self.cause = cause_of_end(self.reason, self.message, of_pods)
+        said = self.cause.removeprefix(f"{self.reason}: ")
+        super().__init__(f"Job {key} failed ({self.reason}): {of_indexes(failed_indexes, said)}")
 
 
 class JobNotFound(Error, LookupError):

@@ -47,6 +47,8 @@ ENDED_BY_INDEXES = (FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED)  # reasons of J
 MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
 OOM_KILLED = "OOMKilled"
 READINESS = "readiness probe failed"
+RESTARTED_AFTER = "restarted after "  # before the error of a container that has started again
+_EXIT = re.compile(r"(?:\w+ \()?exit (?P<code>\d{1,3})\b")
 _PROBE = re.compile(r"; (?P<kind>[RS])(?P<words>(?:eadiness|tartup) probe (?:failed|errored)\b.*)", re.DOTALL)
 STARTING = ("ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
 LATE_RETRY = " (no retry before the timeout)"  # end of the cause of an attempt that had no pod
@@ -187,16 +189,40 @@ def disruption_of(pod: Pod) -> PodCause | None:
 
 
 def restart_of(pod: Pod) -> PodCause | None:
-    """Why a container of a pod that has not failed ended, after which it starts again; None if none did."""
-    found = cause_of(pod)
-    restarts = any(c.last_state.terminated is not None or c.state.terminated is not None for c in _containers(pod))
-    return found if found is not None and restarts and found.rank <= CauseRank.FAILED and is_active(pod) else None
+    """Why a container of a pod that has not failed ended, after which it starts again; None if none did.
+
+    Also of a pod that is ready again: the Job controller may delete it because of that restart.
+    """
+    if not (is_active(pod) and _counts(pod)):
+        return None
+    ends = (c.state.terminated or c.last_state.terminated for c in _containers(pod))
+    failed = [end for end in ends if end is not None and end.exit_code and end.reason != _INTERRUPTED]
+    if not failed:
+        return None
+    worst = min(failed, key=_rank_of)
+    at = worst.finished_at or pod.metadata.creation_timestamp or LONG_AGO
+    return PodCause(_rank_of(worst), ended_text(worst.exit_code, worst.reason, worst.message), at, pod.metadata.name)
 
 
 def restarted_before(pod: Pod) -> str:
-    """Why a container of a pod that is deleted failed before its last start; "" if none has restarted."""
-    ends = [container.last_state.terminated for container in _containers(pod)]
-    return next((ended_text(end.exit_code, end.reason, end.message) for end in ends if end and end.exit_code), "")
+    """Why a container of a pod that is deleted failed before its last start; "" if none has restarted.
+
+    `restarted after exit 3: boom` if it had started again; of one that still waited for that, the error alone.
+    """
+    for container in _containers(pod):
+        end = container.last_state.terminated
+        if end is not None and end.exit_code:
+            text = ended_text(end.exit_code, end.reason, end.message)
+            return text if container.state.waiting is not None else one_line(f"{RESTARTED_AFTER}{text}")
+    return ""
+
+
+def exit_code_in(cause: str) -> int | None:
+    """The exit code that a cause names, such as `exit 139 (SIGSEGV)`; None if it names none."""
+    if cause.startswith(OOM_KILLED):
+        return _SIGKILL
+    found = _EXIT.match(cause)
+    return int(found["code"]) if found is not None else None
 
 
 def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:

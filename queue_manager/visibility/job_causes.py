@@ -24,6 +24,7 @@ from queue_manager.lifecycle.pod_causes import (
     PodCause,
     cause_of_failure,
     decisive_pods,
+    exit_code_in,
     one_line,
     worst_cause,
 )
@@ -93,8 +94,12 @@ def _kept_cause(job: Job, workload: Workload | None) -> str:
 
 
 def exit_code_of(of_pods: str, pods: Iterable[model.Pod]) -> int | None:
-    """Return the highest exit code of the Job's failed containers; None without a cause `of_pods`."""
-    return highest_exit_code(pods) if of_pods else None
+    """Return the highest exit code of the Job's failed containers; of pods that are gone, the one that the cause names.
+
+    None without a cause `of_pods`.
+    """
+    found = highest_exit_code(pods) if of_pods else None
+    return exit_code_in(of_pods) if found is None else found
 
 
 def highest_exit_code(pods: Iterable[model.Pod]) -> int | None:

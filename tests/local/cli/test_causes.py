@@ -414,20 +414,26 @@ async def test_pods_that_cannot_be_created_are_the_cause_in_all_lists(user: Call
         await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "gold-1", timeout=10)
 
 
+@pytest.mark.parametrize("before", ["", "sleep 1; "], ids=["never ready", "was ready"])
 @EMBEDDED
-async def test_the_cause_of_a_job_that_restarted_too_often_outlives_its_pod(user: Callable[..., User]) -> None:
-    """With restartPolicy OnFailure no pod fails: the Job controller deletes the pod that runs."""
+async def test_the_cause_of_a_job_that_restarted_too_often_outlives_its_pod(
+    user: Callable[..., User], before: str
+) -> None:
+    """With restartPolicy OnFailure no pod fails: the Job controller deletes the pod, which may be ready again."""
     me = user()
-    text = JOB.format(
-        name="again", command="[sh, -c, 'echo attempt failed >&2; exit 8']", spec="backoffLimit: 0", cpu="1"
-    )
+    command = f"[sh, -c, '{before}echo attempt failed >&2; exit 8']"
+    text = JOB.format(name="again", command=command, spec="backoffLimit: 0", cpu="1")
     me.says("submit", "-f", "-", stdin=text.replace("restartPolicy: Never", "restartPolicy: OnFailure"))
     await me.until_state("again", "Failed")
     cause = "exit 8: attempt failed"
-    assert [row["cause"] for row in me.json("ps")] == [cause]
+    assert [(row["cause"], row["exitCode"]) for row in me.json("ps")] == [(cause, 8)]
     assert me.json("explain", "again")["cause"] == cause
     assert f"Failed  {cause}; BackoffLimitExceeded" in me.says("show", "again")
-    assert [row["cause"] for row in me.json("history")] == [cause]
+    if isinstance(me.up, Up):
+        assert [row["cause"] for row in me.json("history")] == [cause]
+    with pytest.raises(JobFailed, match=cause) as failed:
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "again", timeout=10)
+    assert (failed.value.cause, failed.value.exit_code) == (cause, 8)
 
 
 FAILS_AND_IS_LATE = """'sh', '-c', 'echo cannot reach db >&2; exit 1'"""
@@ -446,6 +452,9 @@ async def test_the_end_of_a_job_names_its_indexes_and_what_was_before_a_deadline
         "odd": "indexes 1,3 failed, one with exit 4",
         "late": f"{deadline} (before: exit 1: cannot reach db)",
     }
+    with pytest.raises(JobFailed, match=r"\(DeadlineExceeded\): Job was active .* \(before: exit 1: ") as failed:
+        await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "late", timeout=10)
+    assert failed.value.cause == f"{deadline} (before: exit 1: cannot reach db)"
     assert {row["name"]: row["failedIndexes"] for row in me.json("ps")} == {"odd": "indexes 1,3 failed", "late": ""}
     assert "indexes 1,3 failed, one with exit 4; FailedIndexes" in me.says("ps")
     with pytest.raises(JobFailed, match=r"FailedIndexes\): indexes 1,3 failed, one with exit 4"):

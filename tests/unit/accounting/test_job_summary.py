@@ -179,6 +179,13 @@ def test_the_cause_of_a_failure_begins_with_the_last_failed_pod() -> None:
     assert (found.exit_code, found.cause, found.reason) == (3, "exit 3: boom", "BackoffLimitExceeded")
 
 
+def test_a_deletion_is_the_end_of_a_job_whose_pod_had_failed() -> None:
+    gone = step(StepKind.DELETED, 90, 0)
+    crashed = pod(phase="Deleted", exit_code=143, message="restarted after exit 3: boom")
+    assert of(admitted(10), gone, pods=(crashed,)).cause == "deleted (before: exit 3: boom)"
+    assert of(admitted(10), gone, pods=(pod(phase="Deleted", exit_code=143),)).cause == ""
+
+
 def test_the_exit_code_is_the_highest_of_the_pods_that_failed() -> None:
     pods = (
         pod("p1", exit_code=4, seconds=5),

@@ -16,6 +16,7 @@ from queue_manager.lifecycle.pod_causes import (
     cause_of,
     cause_of_failure,
     error_of,
+    exit_code_in,
     one_line,
     restart_of,
     restarted_before,
@@ -272,11 +273,29 @@ def test_a_container_that_is_being_created_is_the_cause_at_the_deadline_alone() 
     assert cause_at_deadline([pod("Pending", waiting("ContainerCreating"), deleted=True)], at(0)) == ""
 
 
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ("exit 3: boom", 3),
+        ("exit 139 (SIGSEGV)", 139),
+        ("Odd (exit 1): x", 1),
+        ("OOMKilled", 137),
+        ("exited", None),
+    ],
+)
+def test_a_cause_names_an_exit_code(cause: str, code: int | None) -> None:
+    assert exit_code_in(cause) == code
+
+
 def test_the_restart_of_a_container_is_a_cause_of_a_pod_that_goes_on() -> None:
     again = pod("Running", waiting("CrashLoopBackOff"), ended(8, message="attempt failed"))
     found = restart_of(again)
     assert found is not None
     assert found.text == restarted_before(again) == "exit 8: attempt failed"
     assert restart_of(pod("Failed", ended(8))) is None, "it does not go on"
+    ready = pod("Running", {"running": {}}, ended(8, message="attempt failed", seconds=7), ready=True)
+    assert restart_of(ready) == PodCause(CauseRank.FAILED, "exit 8: attempt failed", at(7), "p")
+    assert restarted_before(ready) == "restarted after exit 8: attempt failed"
+    assert restart_of(pod("Running", {"running": {}}, ended(1, "NodeShutdown"), ready=True)) is None
     assert restart_of(pod("Pending", waiting("ErrImagePull"))) is None, "it has not ended"
     assert restarted_before(pod("Running", ended(143))) == "", "its deletion has ended it"

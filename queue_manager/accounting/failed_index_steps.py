@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from job_controller.completion_indexes import stored_failed
 from job_controller.index_intervals import parse_intervals
@@ -16,10 +17,23 @@ from job_controller.model import Job
 from job_controller.pod_facts import INT32_MAX
 from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.lifecycle.pod_causes import ENDED_BY_INDEXES
+from queue_manager.visibility.job_causes import failed_text
 
-MAX_TEXT = 400  # characters of the indexes; of more, those that follow are left out
-_MESSAGE = re.compile(r"index(?:es)? (?P<indexes>[\d,-]+)(?: and more)? failed")
+MAX_CHARACTERS = 400  # of the indexes; of more, only the number of those that follow is kept
+_MESSAGE = re.compile(r"index(?:es)? (?P<indexes>[\d,-]+)(?: and (?P<more>\d{1,9}) more)? failed")
 _NAME = re.compile(r"-(?P<index>\d{1,9})-[a-z0-9]{5}$")
+
+
+class RecordedIndexes(NamedTuple):
+    """`known`: the failed indexes that a step names. `more`: the number of those that it does not name."""
+
+    known: IndexSet
+    more: int = 0
+
+    @property
+    def text(self) -> str:
+        """The words of `sluice ps`: `index 2 failed`."""
+        return f"{len(self.known) + self.more} indexes failed" if self.more else failed_text(self.known)
 
 
 def failed_indexes_message(job: Job, reason: str) -> str:
@@ -28,16 +42,21 @@ def failed_indexes_message(job: Job, reason: str) -> str:
     if reason not in ENDED_BY_INDEXES or not failed:
         return ""
     known = failed.text
-    if len(known) > MAX_TEXT:
-        known = f"{known[:MAX_TEXT].rpartition(',')[0]} and more"
+    if len(known) > MAX_CHARACTERS:
+        known = known[:MAX_CHARACTERS].rpartition(",")[0]
+        known = f"{known} and {len(failed) - len(_indexes(known))} more"
     return f"{'index' if len(failed) == 1 else 'indexes'} {known} failed"
 
 
-def recorded_indexes(end: StepRecord | None) -> IndexSet | None:
+def recorded_indexes(end: StepRecord | None) -> RecordedIndexes | None:
     """The failed indexes that a step Finished names; None without any, and of an older Sluice."""
     is_end = end is not None and end.kind is StepKind.FINISHED and end.reason in ENDED_BY_INDEXES
     found = _MESSAGE.fullmatch(end.message) if end is not None and is_end else None
-    return IndexSet(parse_intervals(found["indexes"], INT32_MAX)) if found is not None else None
+    return RecordedIndexes(_indexes(found["indexes"]), int(found["more"] or 0)) if found is not None else None
+
+
+def _indexes(text: str) -> IndexSet:
+    return IndexSet(parse_intervals(text, INT32_MAX))
 
 
 def pods_of_indexes(pods: Iterable[PodRecord], indexes: IndexSet) -> list[PodRecord]:

@@ -36,7 +36,7 @@ from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import RESTARTED_AFTER, START_ERRORS
-from queue_manager.visibility.job_causes import failed_text, of_indexes
+from queue_manager.visibility.job_causes import of_indexes
 from queue_manager.visibility.job_times import Life, Period, job_times
 from queue_manager.visibility.pod_starts import shows_no_start
 from queue_manager.visibility.short_messages import plain, says
@@ -170,15 +170,16 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     started = runs[0].admission.at if runs else None
     used = [pod.cpu_seconds for pod in pods if pod.cpu_seconds is not None]
     indexes = recorded_indexes(end)
-    decisive = pods if indexes is None else pods_of_indexes(pods, indexes)
+    decisive = pods if indexes is None else pods_of_indexes(pods, indexes.known)
     failed = max(_failed(decisive), key=lambda pod: pod.ended_at, default=None)
     times = job_times(_life(job, ordered, runs, end), now)
     state = _state(ordered, end)
     by_pods = state is JobOutcome.FAILED and end is not None and end.reason in (*_ENDED_BY_PODS, DEADLINE_EXCEEDED)
     last_end = _last_end(ordered, state)
-    of_pods = _pods_of(last_end) or _text_of(_last_failed(decisive) if by_pods else failed)
-    if state is JobOutcome.DELETED:
-        of_pods = of_pods or _text_of(_last_failed(decisive)) or _before_deletion(ordered)
+    is_deleted = state is JobOutcome.DELETED
+    of_pods = _pods_of(last_end) or _text_of(_last_failed(decisive) if by_pods or is_deleted else failed)
+    if is_deleted:
+        of_pods = of_pods or _before_deletion(ordered)
     cause = _cause(last_end, of_pods, state)
     return JobSummary(
         namespace=job.namespace,
@@ -192,7 +193,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         cause=cause,
         reason=last_end.reason if last_end is not None else "",
         message=last_end.message if last_end is not None else "",
-        failed_indexes=failed_text(indexes) if indexes is not None else "",
+        failed_indexes=indexes.text if indexes is not None else "",
         exit_code=_highest_exit_code(decisive) if last_end is not None or cause else None,
         attempts=len(runs),
         evictions=_count(ordered, StepKind.EVICTED),
@@ -362,9 +363,9 @@ def _last_end(ordered: Sequence[StepRecord], state: JobOutcome) -> StepRecord | 
 
 def _cause(end: StepRecord | None, of_pods: str, state: JobOutcome) -> str:
     """The cause as `sluice ps` has it. `of_pods`: why the pods failed or were not ready."""
-    if end is None and state is JobOutcome.DELETED:
-        return with_error_before("deleted", of_pods) if of_pods else ""
     if end is None:
+        if state is JobOutcome.DELETED:
+            return with_error_before("deleted", of_pods) if of_pods else ""
         return "" if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING) else of_pods
     if end.kind is StepKind.DELETED:
         return with_error_before(text(end), of_pods)

@@ -149,8 +149,8 @@ def cause_of_failure(status: JobStatus, pods: Iterable[Pod], past: PodCause | No
     if end.reason == DEADLINE_EXCEEDED:
         pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
     causes = [cause for pod in decisive_pods(status, pods) if (cause := cause_of(pod) or disruption_of(pod))]
-    is_of_run = past is not None and (status.start_time is None or past.at >= status.start_time)
-    if past is not None and is_of_run and not (causes and end.reason in ENDED_BY_INDEXES):
+    may_be_of_another = causes and end.reason in ENDED_BY_INDEXES
+    if past is not None and not may_be_of_another and (status.start_time is None or past.at >= status.start_time):
         causes.append(past)
     worst = _worst_of(causes)
     return worst.text if worst is not None else ""

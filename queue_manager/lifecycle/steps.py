@@ -32,7 +32,7 @@ class WorkloadContext:
     jitter: float = 0.0
     unscheduled: Unscheduled | None = None  # pods that no node can take, while their readiness is awaited
     pod_cause: str = ""  # why the pods are not ready, while their readiness is awaited
-    pod_error: str = ""  # the same, but "" of pods that only start: for an attempt that something else ends
+    pod_error: str = ""  # the same, "" of pods that only start; of an attempt that a drained queue or a check may end
 
     @property
     def draining(self) -> tuple[str, str] | None:

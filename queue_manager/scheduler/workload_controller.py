@@ -140,12 +140,13 @@ class WorkloadController:
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
+        of_queues = self._quota_cache.view(workload)
         view = replace(
-            self._quota_cache.view(workload),
+            of_queues,
             urgent_writes_wait=self._writer.is_busy,
             unscheduled=self._unscheduled(workload),
             pod_cause=self._causes.at_deadline(workload),
-            pod_error=self._causes.error(workload),
+            pod_error=self._causes.error(workload) if of_queues.draining or of_queues.checks else "",
             owner_gone=await self._owner_gone(workload),
             jitter=self._rng.random(),
         )

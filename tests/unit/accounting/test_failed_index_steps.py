@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
-from queue_manager.accounting.failed_index_steps import MAX_TEXT, failed_indexes_message, recorded_indexes
+from queue_manager.accounting.failed_index_steps import MAX_CHARACTERS, failed_indexes_message, recorded_indexes
 from queue_manager.accounting.job_summary import cause_and_end, summary
 from queue_manager.accounting.record_types import StepKind
 from tests.unit.accounting.history_samples import admitted, at, pod, step
@@ -36,11 +36,12 @@ def test_the_step_names_the_indexes_that_ended_the_job(failed: str, reason: str,
 
 def test_of_very_many_indexes_the_first_are_kept() -> None:
     message = failed_indexes_message(job(",".join(map(str, range(0, 1000, 2)))), "FailedIndexes")
-    assert len(message) < MAX_TEXT + 40
+    assert len(message) < MAX_CHARACTERS + 40
     known = recorded_indexes(step(StepKind.FINISHED, 60, 0, reason="FailedIndexes", message=message))
     assert known is not None
-    assert message.endswith(" and more failed")
-    assert known.intervals == [(index, index) for index in range(0, 2 * len(known), 2)]
+    assert known.known.intervals == [(index, index) for index in range(0, 2 * len(known.known), 2)]
+    assert len(known.known) > 100
+    assert known.text == "500 indexes failed"
 
 
 @pytest.mark.parametrize(

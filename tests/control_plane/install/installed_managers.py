@@ -38,7 +38,7 @@ async def start(
     url: str = "",
     ports: Sequence[str] = ("--metrics-port", "0"),
     namespace: str = SYSTEM,
-    until: str = "ready",
+    until: str | tuple[str, ...] = "ready",
 ) -> Manager:
     """Start the manager of a Deployment as its pod would, with a token of its service account.
 

@@ -31,6 +31,7 @@ MANAGER = "kueue-controller-manager"
 OLD = ("--set", "webhook.enabled=false", "--set", "image.tag=v1", "--set", "logging.level=warning")
 NEW = ("--set", "webhook.enabled=false", "--set", "image.tag=v2", "--set", "replicas=3")
 RELEASE = ("release", str(CHART), "--namespace", SYSTEM)
+STARTED = ("ready", "waiting: ")  # the new one leads at once if the old leader has just released the Lease
 
 
 @pytest.fixture
@@ -92,8 +93,7 @@ async def replicas(stack: AsyncExitStack, cluster: ControlPlane, folder: Path, o
     folder.mkdir()
     found: list[Manager] = []
     for number in range(2):
-        word = "ready" if not found and not old else "waiting: "
-        manager = await start(cluster, MANAGER, folder / str(number), until=word)
+        manager = await start(cluster, MANAGER, folder / str(number), until=STARTED)
         stack.push_async_callback(ended, manager)
         found.append(manager)
         if old:

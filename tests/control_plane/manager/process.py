@@ -59,18 +59,18 @@ class Manager:
         kubeconfig: Path,
         *flags: str,
         config: str = ALL_JOBS,
-        until: str = "ready",
+        until: str | tuple[str, ...] = "ready",
         ports: Sequence[str] = ("--metrics-port", "0"),
     ) -> Manager:
-        """Start it and wait until it prints `until`. `ports`: flags that say where it serves; (): as configured."""
+        """Start it and wait until it prints a line that begins with `until`. `ports`: flags that say where it serves; (): as configured."""
         folder = kubeconfig.parent
         (folder / "config.yaml").write_text(config)
         command = [*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")]
         return await cls.run([*command, *ports, *flags], folder / "manager.log", until)
 
     @classmethod
-    async def run(cls, command: Sequence[str | Path], log: Path, until: str = "ready") -> Manager:
-        """Run a command that becomes a manager, and wait until it prints `until`."""
+    async def run(cls, command: Sequence[str | Path], log: Path, until: str | tuple[str, ...] = "ready") -> Manager:
+        """Run a command that becomes a manager, and wait until it prints a line that begins with `until`."""
         began = time.monotonic()
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
@@ -81,16 +81,17 @@ class Manager:
         manager.ready_seconds = time.monotonic() - began
         return manager
 
-    async def read_until(self, word: str, seconds: float) -> None:
+    async def read_until(self, word: str | tuple[str, ...], seconds: float) -> None:
         assert self.process.stdout is not None
-        async with asyncio.timeout(seconds):
-            async for line in self.process.stdout:
-                self.lines.append(line.decode().rstrip())
-                served = re.search(r"serving (http://\S+)/healthz", self.lines[-1])
-                self.url = served[1] if served else self.url
-                if self.lines[-1].startswith(word):
-                    return
-        raise AssertionError("the manager did not start:\n" + "\n".join([*self.lines, self.log.read_text()]))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for line in self.process.stdout:
+                    self.lines.append(line.decode().rstrip())
+                    served = re.search(r"serving (http://\S+)/healthz", self.lines[-1])
+                    self.url = served[1] if served else self.url
+                    if self.lines[-1].startswith(word):
+                        return
+        raise AssertionError(f"no line with {word}:\n" + "\n".join([*self.lines, self.log.read_text()]))
 
     async def get(self, path: str) -> tuple[int, str]:
         """Status and text of a probe."""

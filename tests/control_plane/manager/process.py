@@ -62,7 +62,10 @@ class Manager:
         until: str | tuple[str, ...] = "ready",
         ports: Sequence[str] = ("--metrics-port", "0"),
     ) -> Manager:
-        """Start it and wait until it prints a line that begins with `until`. `ports`: flags that say where it serves; (): as configured."""
+        """Start it and wait until it prints a line that begins with `until`.
+
+        `ports`: flags that say where it serves; (): as configured.
+        """
         folder = kubeconfig.parent
         (folder / "config.yaml").write_text(config)
         command = [*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")]

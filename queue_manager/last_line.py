@@ -11,6 +11,8 @@ from typing import Final
 TAIL_LINES: Final = 80
 TAIL_BYTES: Final = 1 << 16
 
+# Colours, the title of a window: control sequences of ECMA-48 and two other escapes.
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[(-/][!-~]|[0-Z\\^-~])")
 TRACEBACK: Final = "Traceback (most recent call last):"
 
 
@@ -42,8 +44,8 @@ _REPORTS: Final = (
 
 
 def last_line(text: str | bytes) -> str:
-    """The last line that is not blank, without surrounding blanks; "" if all are. Bytes are read as UTF-8."""
-    plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    """The last line that is not blank, without surrounding blanks and colours; "" if all are. Bytes are read as UTF-8."""
+    plain = _plain(text)
     return next((line.strip() for line in reversed(plain.splitlines()) if line.strip()), "")
 
 
@@ -54,11 +56,15 @@ def error_line(text: str | bytes) -> str:
     a container. So the last line of the log is some earlier output then. The reports of Java, Node.js, Go, Rust and R
     end with stack frames or notes. An exception whose first line ends with a colon says what is wrong in the next one.
     """
-    plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    plain = _plain(text)
     if error := _reported(plain.rstrip().splitlines()):
         return error
     _, found, after = plain.rpartition(TRACEBACK)
     return (_exception(after.splitlines()) if found else "") or last_line(plain)
+
+
+def _plain(text: str | bytes) -> str:
+    return _ESCAPES.sub("", text if isinstance(text, str) else text.decode("utf-8", "replace"))
 
 
 def _exception(after: list[str]) -> str:

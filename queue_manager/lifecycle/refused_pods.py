@@ -19,6 +19,7 @@ from queue_manager.api.events import Event
 
 NO_PODS = "no pod can be created: "
 _PREFIX = re.compile(r"(?:\(combined from similar events\): )?Error creating: ")
+_NO_CLASS = re.compile(r"^no PriorityClass with name (?P<name>\S+) was found$")
 _OBJECT = re.compile(r'^\S+ "[^"]*" (?:is )?(?:forbidden|invalid): ')
 
 
@@ -37,8 +38,11 @@ def newest_refusal(job: Job | None, events: Iterable[Event]) -> Event | None:
 
 
 def refusal_text(event: Event) -> str:
-    """Return the cause in such an Event: `no pod can be created: no PriorityClass with name golden was found`."""
-    return f"{NO_PODS}{without_object(answer(event))}"
+    """Return the cause in such an Event: `no pod can be created: exceeded quota: team, requested: pods=1`.
+
+    That a PriorityClass does not exist is said in the words of those who look for it before the pods are created.
+    """
+    return NO_PODS + _NO_CLASS.sub(r"PriorityClass \g<name> does not exist", without_object(answer(event)))
 
 
 def answer(event: Event) -> str:

@@ -15,6 +15,9 @@ from queue_manager.last_line import error_line, last_line
         ("reading\n  no such column \n", "no such column"),
         ("no such column\r\n\n \n", "no such column"),
         (b"na\xefve\n", "na\ufffdve"),
+        ("\x1b[1;31merror\x1b[0m: no such column\n\x1b[0m\n", "error: no such column"),
+        (b"no such column\n\x1b]0;train.py\x07\x1b[?25h\x1b(B\n", "no such column"),
+        ("cut \x1b[31", "cut \x1b[31"),
     ],
 )
 def test_the_last_line_that_is_not_blank(output: str | bytes, line: str) -> None:
@@ -39,6 +42,7 @@ FileNotFoundError: data/x.csv
         (TRACEBACK.replace("data/x.csv", "\n\n  no data/x.csv\n  no data/y.csv"), "FileNotFoundError: no data/x.csv"),
         (TRACEBACK.replace(" data/x.csv", ""), "FileNotFoundError:"),
         (b"Traceback (most recent call last):\n", "Traceback (most recent call last):"),
+        (TRACEBACK.replace("FileNotFoundError", "\x1b[1;35mFileNotFoundError\x1b[0m"), "FileNotFoundError: data/x.csv"),
     ],
 )
 def test_an_uncaught_exception_is_the_error_though_output_follows_it(output: str | bytes, line: str) -> None:

@@ -21,7 +21,7 @@ from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
 NO_PROGRAM = "no such program: /no/such/program"
-NO_CLASS = "no pod can be created: no PriorityClass with name golden was found"
+NO_CLASS = "no pod can be created: PriorityClass golden does not exist"
 
 
 async def given_up(me: User) -> None:

@@ -382,7 +382,7 @@ def test_pods_that_the_server_refuses_are_the_cause(sluice_client: Client) -> No
     tree = manifest("true")
     tree["spec"]["template"]["spec"]["priorityClassName"] = "golden"
     job = sluice_client.submit(tree, queue=QUEUE, check=False)
-    why = "no pod can be created: no PriorityClass with name golden was found"
+    why = "no pod can be created: PriorityClass golden does not exist"
     assert next(update for update in sluice_client.watch(job, timeout=SECONDS) if update.cause).cause == why
     with pytest.raises(NeverStarts, match="PriorityClass golden does not exist"):
         sluice_client.wait(job, timeout=SECONDS)

@@ -21,7 +21,7 @@ from tests.unit.visibility.build import admitted, at, cluster_queue, event, job,
 NOW = at(1000)
 CLASS = 'pods "j-cnxcw" is forbidden: no PriorityClass with name golden was found'
 QUOTA = 'pods "j-kgwdp" is forbidden: exceeded quota: few, requested: pods=1, used: 1, limited: 1'
-NO_CLASS = "no pod can be created: no PriorityClass with name golden was found"
+NO_CLASS = "no pod can be created: PriorityClass golden does not exist"
 
 
 def refused(seconds: float, message: str = CLASS, **more: Any) -> Event:

@@ -44,7 +44,7 @@ _REPORTS: Final = (
 
 
 def last_line(text: str | bytes) -> str:
-    """The last line that is not blank, without surrounding blanks and colours; "" if all are. Bytes are read as UTF-8."""
+    """The last line that is not blank, without colours and surrounding blanks; "" if all are. Bytes are of UTF-8."""
     plain = _plain(text)
     return next((line.strip() for line in reversed(plain.splitlines()) if line.strip()), "")
 

@@ -327,8 +327,8 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
     """The state of the Job. One that was deactivated when it was deleted counts as deactivated, not as deleted."""
     if end is not None and end.kind is StepKind.FINISHED:
         return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
-    interruptions = (StepKind.INTERRUPTED, StepKind.CONTINUED)
-    passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED, *interruptions)
+    of_pods = (StepKind.CONTAINER_FAILED, StepKind.INTERRUPTED, StepKind.CONTINUED)
+    passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED, *of_pods)
     last = JobOutcome.PENDING
     for step in ordered:
         is_decisive = last is JobOutcome.HELD if step.kind is StepKind.RESUMED else step.kind not in passing

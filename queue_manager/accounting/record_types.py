@@ -20,6 +20,7 @@ class StepKind(StrEnum):
     RESUMED = "Resumed"  # the queue admits Workloads again
     ADMITTED = "Admitted"  # an attempt begins: its quota is held from now on
     PODS_READY = "PodsReady"
+    CONTAINER_FAILED = "ContainerFailed"  # and its pod lives on: it was started again
     INTERRUPTED = "Interrupted"  # the cluster of one machine is stopped, and the Job with it
     CONTINUED = "Continued"  # the cluster runs again
     EVICTED = "Evicted"  # this and the next two: the attempt ends
@@ -51,12 +52,12 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a Job. `uid` is that of the Job or of its Workload, from which the step was read.
+    """One step of a Job. `uid` is that of the Job, of its Workload or of a pod, from which the step was read.
 
     `attempt`: number of the evictions up to its end, from 1, which identifies it and survives restarts (lists show
-    `step_order.shown_attempts`); 0 if the step belongs to the Job as a whole. `occurrence`: the
-    resourceVersion of the change, for steps that can be repeated within an attempt, else 0. `cluster_queue` and
-    the fields after it are set for an admission only.
+    `step_order.shown_attempts`); 0 if the step belongs to the Job as a whole, or to a pod.
+    `occurrence`, for steps that can be repeated: the resourceVersion of the change, the time, or the number of the
+    restart; else 0. `cluster_queue` and the fields after it are set for an admission only.
     """
 
     job_uid: str

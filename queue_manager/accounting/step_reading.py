@@ -20,6 +20,7 @@ from job_controller.condition_types import COMPLETE
 from job_controller.model import Condition, Job, ObjectMeta, Pod, TerminatedState
 from job_controller.pod_facts import INT32_MAX, deletion_requested, is_terminal
 from job_controller.times import later
+from queue_manager.accounting.container_failures import container_failures
 from queue_manager.accounting.failed_index_steps import failed_indexes_message
 from queue_manager.accounting.record_types import (
     DELETED_POD,
@@ -308,11 +309,13 @@ def _created(workload: Workload) -> datetime:
 
 
 def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Record]:
-    """What a change of a pod of a Job adds to the history: its end, once."""
+    """What a change of a pod of a Job adds to the history: failures of containers that restart, and its end, once."""
     pod = new or old
     owner = pod.metadata.controller if pod is not None else None
     if pod is None or owner is None or not owner.is_job:
         return
+    if new is not None:
+        yield from container_failures(old, new, owner.uid)
     if (old is not None and is_terminal(old)) or (new is not None and not is_terminal(new)):
         return
     annotations = pod.metadata.annotations

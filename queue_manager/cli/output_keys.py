@@ -189,7 +189,7 @@ MEANINGS = {
     "deadlines": "what ends when, unless its pods are ready before",
     # the past
     "user": "user of the Job: annotation (of webhook, run or submit) or label sluice/user, else its namespace",
-    "step": "what happened: Submitted, Admitted, Evicted, ..., or the end of a pod: PodFailed, ...",
+    "step": "what happened: Submitted, Admitted, Evicted, ..., ContainerFailed, or the end of a pod: PodFailed, ...",
     "StepRow.attempt": "number of the attempt, or of the one before; 0 before the first, and for the Job as a whole",
     "StepRow.cause": "reason and message; of an admission its quota, of a pod its end and use",
     "StepRow.clusterQueue": 'ClusterQueue of an admission; else ""',

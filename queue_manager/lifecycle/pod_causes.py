@@ -204,6 +204,19 @@ def restart_of(pod: Pod) -> PodCause | None:
     return PodCause(_rank_of(worst), ended_text(worst.exit_code, worst.reason, worst.message), at, pod.metadata.name)
 
 
+def failure_before_restart(pod: Pod) -> PodCause | None:
+    """The newest failure of a container that has started again; None if none has. A stop of the node is no failure."""
+    ends = [end for container in _containers(pod) if (end := container.last_state.terminated) is not None]
+    failed = [end for end in ends if end.exit_code and end.reason != _INTERRUPTED]
+    newest = max(failed, key=lambda end: end.finished_at or LONG_AGO, default=None)
+    if newest is None:
+        return None
+    at = newest.finished_at or pod.metadata.creation_timestamp or LONG_AGO
+    return PodCause(
+        _rank_of(newest), ended_text(newest.exit_code, newest.reason, newest.message), at, pod.metadata.name
+    )
+
+
 def restarted_before(pod: Pod) -> str:
     """Why a container of a pod that is deleted failed before its last start; "" if none has restarted.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -434,6 +435,21 @@ async def test_the_cause_of_a_job_that_restarted_too_often_outlives_its_pod(
     with pytest.raises(JobFailed, match=cause) as failed:
         await asyncio.to_thread(Client.from_kubeconfig(me.up.kubeconfig).wait, "again", timeout=10)
     assert (failed.value.cause, failed.value.exit_code) == (cause, 8)
+
+
+@EMBEDDED
+async def test_the_history_names_a_failure_after_which_the_pod_lived_on(
+    user: Callable[..., User], tmp_path: Path
+) -> None:
+    me, marker = user(), tmp_path / "tried"
+    command = f"[sh, -c, '[ -e {marker} ] && exit 0; touch {marker}; echo first try >&2; exit 8']"
+    text = JOB.format(name="twice", command=command, spec="backoffLimit: 3", cpu="1")
+    me.says("submit", "-f", "-", stdin=text.replace("restartPolicy: Never", "restartPolicy: OnFailure"))
+    await me.until_state("twice", "Succeeded")
+    steps = {row["step"]: row["cause"] for row in me.json("history", "twice")}
+    assert re.fullmatch(r"twice-\w+ on node-1: exit 8: first try \(restart 1\)", steps["ContainerFailed"])
+    assert list(steps)[-3:] == ["ContainerFailed", "PodSucceeded", "Finished"]
+    assert [(row["state"], row["cause"], row["exitCode"]) for row in me.json("history")] == [("Succeeded", "", None)]
 
 
 FAILS_AND_IS_LATE = """'sh', '-c', 'echo cannot reach db >&2; exit 1'"""

@@ -145,6 +145,7 @@ def test_a_held_job_that_is_deactivated_stays_so_until_it_is_reactivated() -> No
         ((), JobOutcome.PENDING, ""),
         ((step(StepKind.HELD, 1, reason="Suspended"),), JobOutcome.HELD, "Suspended"),
         ((step(StepKind.HELD, 1), step(StepKind.RESUMED, 1)), JobOutcome.PENDING, ""),
+        ((admitted(1), step(StepKind.CONTAINER_FAILED, 2, 0, message="boom")), JobOutcome.RUNNING, ""),
         (LIFE[:3], JobOutcome.PENDING, "InClusterQueue"),
         ((admitted(1), finished(2, "DeadlineExceeded")), JobOutcome.FAILED, "DeadlineExceeded"),
         ((admitted(1), step(StepKind.DELETED, 2, 0, message="gone")), JobOutcome.DELETED, "gone"),

@@ -138,7 +138,7 @@ def paragraph(problem: Problem, width: int) -> Iterator[str]:
 
 
 def folded(command: str, width: int) -> Iterator[str]:
-    """Yield the lines of a command, joined by backslashes for the shell; text after a colon is wrapped as prose."""
+    """Yield the lines of a command, joined by backslashes for the shell; text after a colon becomes a comment."""
     found = _COMMAND_AND_PROSE.fullmatch(printable(command))
     command, prose = found.groups("") if found else (printable(command), "")
     line = ""
@@ -150,8 +150,8 @@ def folded(command: str, width: int) -> Iterator[str]:
         while len(line) > width and (cut := _cut(line, width)):
             yield line[:cut]
             line = line[cut:]
-    yield f"{line}:" if prose else line
-    yield from _wrapped(prose, width)
+    yield line
+    yield from (f"# {part}" for part in _wrapped(prose, width - 2))
 
 
 def _cut(line: str, width: int) -> int:

@@ -273,7 +273,8 @@ def _events(view: JobView, columns: Sequence[output.TableColumn], most: int | No
     """Return the section of the Events: those that are not steps of the history; with `most` None all of them."""
     found = view.events if most is None else events_beside(view.history, view.events)
     left_out = len(view.events) - len(found)
-    tail = [Text(f"and {left_out} that HISTORY has (-o wide has all)", style="dim")] if left_out else []
+    rest = f"{'and ' if found else ''}{left_out} that HISTORY has (-o wide has all)"
+    tail = [Text(rest, style="dim")] if left_out else []
     table = _shortened(columns, found, most, newest=True) if found else []
     return [Text(), heading("EVENTS"), *table, *tail] if table or tail else []
 

@@ -292,14 +292,7 @@ def _reserved(case: Case, workload: Workload) -> Finding:
     """The reason of a Job that holds quota and does not run."""
     command = f"sluice show {case.argument}"
     if workload.is_true(condition_types.EVICTED):
-        _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
-        victim = preempted_for(workload)
-        was = f"preempted {victim}" if victim else "evicted"
-        backs_off = _backs_off(case, workload)
-        then = "it is pending again once its backoff has ended" if backs_off else "it is pending again"
-        sentence = f"It was {was}, and its pods are being stopped; then {then}."
-        changes: tuple[str, ...] = (f"its last pod has stopped{', and the backoff ends' if backs_off else ''}",)
-        return Finding(reason_codes.EVICTED, sentence, changes, command, message)
+        return _stopping(case, workload, command)
     admitted = workload.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         waiting = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
@@ -313,6 +306,24 @@ def _reserved(case: Case, workload: Workload) -> Finding:
         return Finding(reason_codes.STARTING, "It is admitted and starts now.", (), command)
     sentence = "It is admitted, but its Job is still suspended: the controller that unsuspends it does not act."
     return Finding(reason_codes.ADMITTED_NOT_RUNNING, sentence, (MANAGER_RUNS,), command)
+
+
+def _stopping(case: Case, workload: Workload, command: str) -> Finding:
+    """The reason of an evicted Job whose pods are being stopped, and what it needs after that."""
+    _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
+    victim = preempted_for(workload)
+    was = f"preempted {victim}" if victim else "evicted"
+    backs_off = _backs_off(case, workload)
+    then = "it is pending again once its backoff has ended" if backs_off else "it is pending again"
+    sentence = f"It was {was}, and its pods are being stopped; then {then}."
+    needed = ["its last pod has stopped", *(["the backoff ends"] if backs_off else [])]
+    closed = _closed_to(case, workload)
+    if closed is not None and closed.reason == reasons.SUSPENDED:
+        sentence, command, needed = f"{sentence} {closed.sentence}", closed.command, [*needed, *closed.changes]
+    else:
+        needed.append("its queue admits it again")
+    change = f"{', '.join(needed[:-1])}, and {needed[-1]}"
+    return Finding(reason_codes.EVICTED, sentence, (change,), command, message)
 
 
 # --- pending -----------------------------------------------------------------------------------------------

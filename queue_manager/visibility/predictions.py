@@ -205,8 +205,8 @@ def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> l
     found = [_untimed("its pods are deleted, then its quota is released"), *_preempted(workload)]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
-        found += _backoff(workload, context, now)
-    return found
+        return [*found, *_backoff(workload, context, now)]
+    return [*found, *_obstacles(context)]
 
 
 def _pending(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:

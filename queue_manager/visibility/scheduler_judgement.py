@@ -229,13 +229,21 @@ class ClusterState:
         return promise(self.state, self.state.queues[name], info, self._now)
 
     def _promise(self, name: str, info: Info) -> Promise | None:
-        """Return backfilling's promise to this Workload; None unless it is a head that found no quota."""
+        """Return backfilling's promise to this Workload; None unless it is a head that found no quota, and the first
+        of those that share quota: heads that are ordered before it need not keep it.
+        """
         backfilling, head = self._rehearsal.backfilling, self.queues.waiting_heads().get(name)
         if backfilling is None or head is not info or not backfilling.is_aged(info, self._now):
             return None
-        if self._is_behind_a_preemptor(name, info):
+        if self._is_behind_a_preemptor(name, info) or self._is_behind_another_head(name, info):
             return None
         return promise(self.state, self.state.queues[name], info, self._now)
+
+    def _is_behind_another_head(self, name: str, info: Info) -> bool:
+        """Whether the head of another ClusterQueue is ordered before this one, and may take what is released."""
+        heads = self.queues.waiting_heads()
+        others = (heads.get(other) for other in self.state.relatives(name) if other != name)
+        return any(head.rank < info.rank for head in others if head is not None)
 
     def _is_behind_a_preemptor(self, name: str, info: Info) -> bool:
         """Whether quota in the cohort is reserved for a preemptor other than this Workload."""

@@ -103,14 +103,26 @@ def inactive_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def _cut(cohort: str, cohorts: Sequence[Cohort]) -> str:
-    """The command that removes the parent of a Cohort, to break the cycle above `cohort`; "" without a cycle."""
-    parents = {one.metadata.name: one.spec.parent_name for one in cohorts}
-    seen: set[str] = set()
-    while parents.get(cohort) and cohort not in seen:
-        seen.add(cohort)
-        cohort = parents[cohort]
+    """The command that breaks the cycle above `cohort`, the same for all queues of the cycle; "" without a cycle.
+
+    It removes the parent of a Cohort. One with limits is refused that: they need a parent.
+    """
+    known = {one.metadata.name: one for one in cohorts}
+    way: list[str] = []
+    while cohort in known and known[cohort].spec.parent_name and cohort not in way:
+        way.append(cohort)
+        cohort = known[cohort].spec.parent_name
+    if cohort not in way:
+        return ""
+    cycle = sorted(way[way.index(cohort) :])
+    chosen = next((name for name in cycle if not _has_limits(known[name])), "")
     change = '[{"op":"remove","path":"/spec/parentName"}]'
-    return f"kubectl patch cohort {cohort} --type json -p '{change}'" if cohort in seen else ""
+    return f"kubectl patch cohort {chosen} --type json -p '{change}'" if chosen else f"kubectl edit cohort {cycle[0]}"
+
+
+def _has_limits(cohort: Cohort) -> bool:
+    quotas = (quota for group in cohort.spec.resource_groups for flavor in group.flavors for quota in flavor.resources)
+    return any(quota.borrowing_limit is not None or quota.lending_limit is not None for quota in quotas)
 
 
 def flavors_without_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:

@@ -178,7 +178,7 @@ def test_a_job_that_ran_too_long_gets_more_time_before_it_is_reactivated() -> No
     ("requeue_at", "then", "change"),
     [
         (None, "it is pending again.", "its last pod has stopped"),
-        (119, "it is pending again once its backoff has ended.", "its last pod has stopped, and the backoff ends"),
+        (119, "it is pending again once its backoff has ended.", "its last pod has stopped, the backoff ends"),
         (99, "it is pending again.", "its last pod has stopped"),
     ],
     ids=["no backoff", "backoff", "a backoff that has ended"],
@@ -189,7 +189,7 @@ def test_an_evicted_job_waits_for_its_pods_and_for_the_end_of_its_backoff(
     """Both begin with the eviction; the time of the end is a deadline of its own."""
     backoff = {} if requeue_at is None else {"requeueState": {"count": 1, "requeueAt": wire(requeue_at)}}
     found = explained(job(), workload(conditions=[*admitted(), EVICTED], status={"admission": ADMISSION, **backoff}))
-    assert (found.code, found.changes) == ("WAIT/Evicted", [change])
+    assert (found.code, found.changes) == ("WAIT/Evicted", [f"{change}, and its queue admits it again"])
     assert found.sentence == f"It was evicted, and its pods are being stopped; then {then}"
 
 

@@ -13,8 +13,9 @@ from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.released_quota_times import KEPT, STOPPING, UNDECLARED
-from tests.unit.visibility.build import at, cluster_queue, job, workload
-from tests.unit.visibility.test_explain_record import explained, holding
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
+from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, workload
+from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
 
 RUNS_LONG = {"maximumExecutionTimeSeconds": 900}
 
@@ -78,6 +79,29 @@ def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:
     assert found.position.cluster_queue == 2
     assert (found.kept_for_it, found.starts_by) == (False, None)
     assert "kept for it" not in found.sentence
+
+
+@pytest.mark.parametrize(("created", "is_first"), [(20, True), (10, False)], ids=["the older head", "the younger one"])
+def test_of_two_heads_that_share_quota_the_first_has_a_promise(created: float, is_first: bool) -> None:
+    """What is released goes to the older head of the cohort, although its ClusterQueue borrows for it."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    queues = [
+        cluster_queue(name, cohortName="c", namespaceSelector={}, quotas={"f": {"cpu": "2"}})
+        for name in ("cq", "other")
+    ]
+    other = workload("o", queueName="o", created=created, requests={"cpu": "2"})
+    waits = workload(created=15, requests={"cpu": "2"})
+    objects = ClusterObjects(
+        workloads=[waits, other, holding("r", "4", **RUNS_LONG)],
+        local_queues=[local_queue(), local_queue("o", cluster_queue="other")],
+        cluster_queues=queues,
+        cohorts=(),
+        flavors=[flavor()],
+        namespaces=NAMESPACES,
+    )
+    found = explained(job(), waits, above=queues[0], objects=objects, settings=keeps)
+    assert (found.kept_for_it, found.starts_by) == (is_first, at(900) if is_first else None)
+    assert ("kept for it" in found.sentence, found.release != "") == (is_first, not is_first)
 
 
 def test_the_end_of_what_is_being_stopped_is_not_given_as_a_time() -> None:

@@ -146,15 +146,16 @@ def deleted(kind: type[Object] = Object, minutes: int = 60, **meta: object) -> O
     return kind(metadata=ObjectMeta(**fields))  # type: ignore[arg-type]
 
 
-def inactive(reason: str) -> ClusterQueue:
+def inactive(reason: str, above: str = "a") -> ClusterQueue:
     said = "Can't admit new workloads: Cohort has a cycle."
     active = Condition(type="Active", status="False", reason=reason, message=said, last_transition_time=NOW)
-    queue = cluster_queue(cohort="a")
+    queue = cluster_queue(cohort=above)
     return ClusterQueue(metadata=queue.metadata, spec=queue.spec, status=QueueStatus(conditions=(active,)))
 
 
-def cohort(name: str, parent: str) -> Cohort:
-    return Cohort(metadata=ObjectMeta(name=name), spec=CohortSpec(parent_name=parent))
+def cohort(name: str, parent: str, borrowing: str | None = None) -> Cohort:
+    groups = cluster_queue(borrowing=borrowing).spec.resource_groups
+    return Cohort(metadata=ObjectMeta(name=name), spec=CohortSpec(parent_name=parent, resource_groups=groups))
 
 
 CHECKED = AdmissionChecksStrategy(admission_checks=(AdmissionCheckRule(name="budget"),))
@@ -494,6 +495,18 @@ def test_a_cycle_is_mended_at_a_cohort_of_the_cycle() -> None:
     cohorts = [cohort("a", "b"), cohort("b", "c"), cohort("c", "b")]
     [found] = examine(replace(HEALTHY, cluster_queues=[inactive("CohortCycleDetected")], cohorts=cohorts))
     assert found.command.startswith("kubectl patch cohort b ")
+
+
+def test_a_cycle_is_mended_at_a_cohort_whose_parent_may_be_removed() -> None:
+    """A limit needs a parent; the command is the same for all queues of the cycle."""
+    a, b = cohort("a", "b"), cohort("b", "a")
+    limited_a, limited_b = cohort("a", "b", "9"), cohort("b", "a", "9")
+    queues = [inactive("CohortCycleDetected", above) for above in ("a", "b")]
+    for known, command in (((limited_a, b), "patch cohort b "), ((a, limited_b), "patch cohort a ")):
+        found = examine(replace(HEALTHY, cluster_queues=queues, cohorts=known))
+        assert [problem.command.startswith(f"kubectl {command}") for problem in found] == [True, True]
+    found = examine(replace(HEALTHY, cluster_queues=queues, cohorts=(limited_a, limited_b)))
+    assert [problem.command for problem in found] == ["kubectl edit cohort a"] * 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ within a second                        order
 steps of different attempts            by attempt; those of the Job as a whole last
 steps of an attempt                    as StepKind lists them, except for a hold after the end of the attempt
 a hold after the end of an attempt     after the release and the requeue, and after an earlier reactivation
-a pod that ended by itself             before what ended its attempt or its Job
+a pod that ended by itself, or a       before what ended its attempt or its Job
+container that failed and restarted
 a pod that was deleted                 after the eviction, before the release of the quota
 """
 
@@ -73,18 +74,25 @@ def shown_attempts(entries: Iterable[StepRecord | PodRecord]) -> list[int]:
 def timeline(steps: Iterable[StepRecord], pods: Iterable[PodRecord]) -> list[StepRecord | PodRecord]:
     """Return steps and ended pods in one list, by time; within a second in the order of their causes."""
     seconds: dict[datetime, list[StepRecord | PodRecord]] = {}
+    failures = []
     for step in in_order(steps):
-        seconds.setdefault(step.at.replace(microsecond=0), []).append(step)
+        if step.kind is StepKind.CONTAINER_FAILED:
+            failures.append(step)
+        else:
+            seconds.setdefault(step.at.replace(microsecond=0), []).append(step)
+    for failure in failures:
+        same = seconds.setdefault(failure.at.replace(microsecond=0), [])
+        same.insert(_place(same, was_deleted=False), failure)
     for pod in sorted(pods, key=lambda pod: (pod.ended_at, pod.name, pod.uid)):
         same = seconds.setdefault(pod.ended_at.replace(microsecond=0), [])
-        same.insert(_place(pod, same), pod)
+        same.insert(_place(same, was_deleted=pod.phase == DELETED_POD), pod)
     return [entry for second in sorted(seconds) for entry in seconds[second]]
 
 
-def _place(pod: PodRecord, same: Sequence[StepRecord | PodRecord]) -> int:
-    """The index at which a pod is inserted into `same`, the steps and pods of its second."""
+def _place(same: Sequence[StepRecord | PodRecord], *, was_deleted: bool) -> int:
+    """The index at which the end of a pod or container is inserted into `same`, the steps and pods of its second."""
     kinds = [entry.kind if isinstance(entry, StepRecord) else None for entry in same]
-    if pod.phase == DELETED_POD:
+    if was_deleted:
         return next((i for i, kind in enumerate(kinds) if kind in _STOPPED), len(kinds))
     admitted = max((i for i, kind in enumerate(kinds) if kind is StepKind.ADMITTED), default=-1)
     ends = (i for i, kind in enumerate(kinds) if i > admitted and kind in (*ENDS_OF_ATTEMPT, *_STOPPED))

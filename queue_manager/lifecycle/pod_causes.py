@@ -199,9 +199,7 @@ def restart_of(pod: Pod) -> PodCause | None:
     failed = [end for end in ends if end is not None and end.exit_code and end.reason != _INTERRUPTED]
     if not failed:
         return None
-    worst = min(failed, key=_rank_of)
-    at = worst.finished_at or pod.metadata.creation_timestamp or LONG_AGO
-    return PodCause(_rank_of(worst), ended_text(worst.exit_code, worst.reason, worst.message), at, pod.metadata.name)
+    return _cause_of_end(pod, min(failed, key=_rank_of))
 
 
 def failure_before_restart(pod: Pod) -> PodCause | None:
@@ -209,12 +207,12 @@ def failure_before_restart(pod: Pod) -> PodCause | None:
     ends = [end for container in _containers(pod) if (end := container.last_state.terminated) is not None]
     failed = [end for end in ends if end.exit_code and end.reason != _INTERRUPTED]
     newest = max(failed, key=lambda end: end.finished_at or LONG_AGO, default=None)
-    if newest is None:
-        return None
-    at = newest.finished_at or pod.metadata.creation_timestamp or LONG_AGO
-    return PodCause(
-        _rank_of(newest), ended_text(newest.exit_code, newest.reason, newest.message), at, pod.metadata.name
-    )
+    return _cause_of_end(pod, newest) if newest is not None else None
+
+
+def _cause_of_end(pod: Pod, end: TerminatedState) -> PodCause:
+    at = end.finished_at or pod.metadata.creation_timestamp or LONG_AGO
+    return PodCause(_rank_of(end), ended_text(end.exit_code, end.reason, end.message), at, pod.metadata.name)
 
 
 def restarted_before(pod: Pod) -> str:

@@ -34,6 +34,12 @@ def test_a_pod_that_failed_after_an_admission_is_of_that_attempt() -> None:
     assert kinds(*entries) == {("Evicted", "Released", "Admitted", "PodFailed")}
 
 
+def test_a_failed_container_comes_before_the_eviction_and_the_end_of_its_pod() -> None:
+    failed = step(StepKind.CONTAINER_FAILED, 5, 0, occurrence=1)
+    entries = (admitted(5), failed, step(StepKind.EVICTED, 5), pod(seconds=5, phase="Deleted"))
+    assert kinds(*entries) == {("Admitted", "ContainerFailed", "Evicted", "PodDeleted")}
+
+
 def test_a_hold_follows_the_eviction_that_it_caused_and_precedes_an_admission() -> None:
     held = step(StepKind.HELD, 5, occurrence=1)
     resumed = step(StepKind.RESUMED, 5, occurrence=2)

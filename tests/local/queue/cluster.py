@@ -90,7 +90,21 @@ class Cluster:
         meta = {"name": name, "namespace": NS, "labels": {**own, **(labels or {})}, "annotations": annotations or {}}
         tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
         await self.client.create(JOBS, NS, {**tree, "spec": {"backoffLimit": 0, **spec, "template": template}})
-        await asyncio.sleep(0.01)  # so that the next Job is created later
+        await asyncio.sleep(0.01)
+        if queue is not None:
+            await self._until_queued(name)
+
+    async def _until_queued(self, job: str) -> None:
+        """Wait until the Job has a Workload, so that the queue meets Jobs in the order in which they are submitted: it
+        creates Workloads side by side, and a busy server may answer a later creation first. A second is enough for
+        that; some Jobs get no Workload.
+        """
+        for _ in range(20):
+            try:
+                await self.workload(job)
+                return
+            except LookupError:
+                await asyncio.sleep(0.05)
 
     # --- reading ---
 
@@ -154,17 +168,24 @@ class Cluster:
         await self.until(queue, "default")
 
     async def until(self, question: Callable[[], Any], expected: Any, seconds: float = 30) -> None:
-        """Wait until the question has this answer, at most so many seconds of the environment."""
-        answer = None
-        for _ in range(int((seconds + current().extra_seconds) * 20)):
+        """Wait until the question has this answer, at most so many seconds of the environment.
+
+        A failure shows every answer in turn with its time: the last one alone does not say what the order was.
+        """
+        clock = asyncio.get_running_loop().time
+        start, answers = clock(), list[tuple[str, Any]]()
+        while clock() - start < seconds + current().extra_seconds:
             try:
                 answer = await question()
             except (LookupError, ApiError) as error:
-                answer = error
+                answer = repr(error)
             if answer == expected:
                 return
+            if not answers or answers[-1][1] != answer:
+                answers.append((f"{clock() - start:.2f} s", answer))
             await asyncio.sleep(0.05)
-        raise AssertionError(f"expected {expected!r}, and after {seconds} s it is {answer!r}")
+        lines = "".join(f"\n  {when}: {answer!r}" for when, answer in answers)
+        raise AssertionError(f"expected {expected!r}; the answers after the start of the wait were:{lines}")
 
 
 def versions(c: Cluster, resource: Resource) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ _WORKLOADS = b"workloads.kueue.x-k8s.io"
 
 def test_a_pending_job_names_the_missing_quota_and_starts_once_it_is_free() -> None:
     async def scenario() -> None:
-        async with cluster(first=PodScript(ready_after=0.2, ends_after=5.0)) as c:
+        async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("first")
             await c.submit("second")
@@ -141,6 +141,7 @@ def test_a_pending_job_names_the_missing_quota_and_starts_once_it_is_free() -> N
             )
             requests = (await c.workload("second"))["status"]["resourceRequests"]
             assert requests == [{"name": "main", "resources": {"cpu": "1"}}]
+            await c.succeed("first")
             await c.until(c.running, ["second"])
             assert "resourceRequests" not in (await c.workload("second"))["status"]
 

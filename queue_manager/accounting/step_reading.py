@@ -19,7 +19,6 @@ from job_controller import conditions, quantities
 from job_controller.condition_types import COMPLETE
 from job_controller.model import Condition, Job, ObjectMeta, Pod, TerminatedState
 from job_controller.pod_facts import INT32_MAX, deletion_requested, is_terminal
-from job_controller.times import later
 from queue_manager.accounting.container_failures import container_failures
 from queue_manager.accounting.failed_index_steps import failed_indexes_message
 from queue_manager.accounting.record_types import (
@@ -35,8 +34,9 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
-from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, ended_text, one_line, restarted_before
+from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, ended_text, restarted_before
 from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.job_deletion_causes import who_deleted
 from queue_manager.visibility.short_messages import TAKEN_BACK
 from queue_manager.visibility.shown_causes import with_error_before
 
@@ -78,7 +78,7 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
         yield record
     end = conditions.finished(job.status)
     if new is None:
-        cause = _who_deleted(job, now)
+        cause = who_deleted(job, now)
         if cause or end is None:  # the deletion of a finished Job is a step only if its cause is known
             yield deleted(job.metadata.uid, now, cause)
     elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
@@ -106,20 +106,6 @@ def _stops_and_starts(job: Job) -> Iterator[tuple[StepKind, datetime]]:
 def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:
     """The step of a Job that is gone without having finished."""
     return StepRecord(job_uid=job_uid, uid=job_uid, attempt=0, kind=StepKind.DELETED, at=now, message=message)
-
-
-def _who_deleted(job: Job, now: datetime) -> str:
-    """Who or what deleted a Job: a user of `sluice cancel` or `submit --replace`, the retention, or a TTL."""
-    notes, ttl, end = job.metadata.annotations, job.spec.ttl_seconds_after_finished, conditions.finished(job.status)
-    user = one_line(notes.get(keys.CANCELLED_BY, ""))
-    if user:
-        return f"Cancelled by {user}"
-    user = one_line(notes.get(keys.REPLACED_BY, ""))
-    if user:
-        return f"Replaced by {user} (submit --replace)"
-    if ttl is not None and end is not None and end.last_transition_time is not None:
-        return messages.ttl_over(ttl) if later(end.last_transition_time, ttl) <= now else ""
-    return one_line(notes.get(keys.DELETION_CAUSE, ""))
 
 
 def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: str = "") -> StepRecord:

@@ -39,6 +39,7 @@ from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_causes import of_indexes
+from queue_manager.visibility.job_deletion_causes import who_deleted
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
     JobRow,
@@ -99,6 +100,7 @@ class JobWait:
     _states: dict[Key, JobState | None] = field(default_factory=dict)
     _whys: dict[Key, JobRow | str] = field(default_factory=dict)  # of the state that was reported last
     _failed: dict[Key, int] = field(default_factory=dict)  # pods, as of then
+    _seen: dict[Key, Job] = field(default_factory=dict)  # as they were read last
     _queues: ReadableQueues | None = None
     _queues_at: float = 0.0
     _refused_shapes: dict[str, tuple[float, dict[Shape, Workload]]] = field(default_factory=dict)  # with the time read
@@ -138,11 +140,12 @@ class JobWait:
         """Read one Job and its Workload; record its outcome if waiting for it is over."""
         job = await get_or_none(self.client, JOBS, key, Job)
         if job is None or self.jobs[key] not in ("", job.metadata.uid):
-            self._end(key, Result.GONE, None, "" if job is None else "another Job has its name now")
+            self._end(key, Result.GONE, None, self._deletion(key) or ("another Job has its name now" if job else ""))
             return
         now, job, workload = await self._read(key, job)
         if is_outdated(self._states.get(key), job_state(job, workload, now)):
             now, job, workload = await self._read(key, job)
+        self._seen[key] = job
         state = job_state(job, workload, now)
         obstacles_now = await self._obstacles(job, workload, state)
         found = obstacles_now[0] if obstacles_now else None
@@ -154,6 +157,11 @@ class JobWait:
         elif self._is_news(key, state, failed := failed_pods(job.status)):
             why = await self._why(job, workload, now) if state not in STARTED else self._loss(key, job, workload, now)
             self._note(key, state, found.text if found is not None else why, failed)
+
+    def _deletion(self, key: Key) -> str:
+        """Return who deleted a Job that is gone; "" if that was not seen."""
+        last = self._seen.get(key)
+        return who_deleted(last, SystemClock().now()) if last is not None else ""
 
     async def _read(self, key: Key, job: Job) -> tuple[datetime, Job, Workload | None]:
         """The time, and the Job with its Workload, in the order that `job_states` requires."""

@@ -44,6 +44,7 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.deactivated_jobs import deactivation, job_name
 from queue_manager.visibility.job_causes import exit_code_of, failed_indexes, job_cause, pods_by_job
+from queue_manager.visibility.job_deletion_causes import who_deleted
 from queue_manager.visibility.job_times import ended_at, last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.pod_starts import has_run
@@ -347,6 +348,8 @@ def explain_state(
         kind = FAILED if state == JobState.FAILED else COMPLETE
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message
+    if job is not None and state == JobState.DELETING:
+        return "", who_deleted(job, now)
     if job is not None and state == JobState.RUNNING:
         return explain_running(job)
     retried = state == JobState.BACKOFF and not awaits_requeue(workload, now)

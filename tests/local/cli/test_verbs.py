@@ -345,6 +345,25 @@ async def test_a_deleted_job_is_named_with_what_the_history_knows(user: Begin) -
 
 
 @EMBEDDED
+async def test_wait_says_who_cancelled_a_job(user: Begin) -> None:
+    me = user()
+    me.submit("held")
+    await me.until_state("held", "Running")
+    async with me.up.client() as client:
+        await client.patch(JOBS, "default", "held", {"metadata": {"finalizers": ["example.com/held"]}})
+        with me.begin("wait", "held") as waiting:
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline() == "default/held Running\n"
+            assert me.run("cancel", "held", "--timeout", "1s").returncode == EXIT_UNEXPECTED
+            said = f"Cancelled by {login_name()}"
+            assert waiting.stderr.readline() == f"default/held Deleting: {said}\n"
+            assert {row["name"]: row["message"] for row in me.json("ps", "--all")} == {"held": said}
+            await client.patch(JOBS, "default", "held", {"metadata": {"finalizers": []}})
+            out, _ = waiting.communicate(timeout=60)
+    assert (waiting.returncode, " ".join(out.splitlines()[-1].split())) == (1, f"default held deleted gone {said}")
+
+
+@EMBEDDED
 async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
     me = user()
     me.submit("good", command="['true']")

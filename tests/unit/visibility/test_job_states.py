@@ -28,6 +28,13 @@ BEHIND_OTHERS = ("PendingEvaluation", "waits behind others in q")
 
 CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
+    (
+        "a deletion says who cancelled it",
+        "Deleting",
+        job(deleted=1, annotations={"sluice/cancelled-by": "anna"}),
+        None,
+        ("", "Cancelled by anna"),
+    ),
     ("complete", "Succeeded", job(conditions=[COMPLETE]), workload(), ("CompletionsReached", "Reached")),
     ("failed", "Failed", job(conditions=[FAILED]), workload(active=False), ("BackoffLimitExceeded", "Too often")),
     (

@@ -199,11 +199,11 @@ async def _read_position(client: RestClient, workload: Workload) -> Position | N
 
 
 def position_text(position: Position, cluster_queue: str, queue: str) -> str:
-    """`3 of 17 in ClusterQueue cq, 1 in LocalQueue q; before it: ns/a 2`."""
+    """`3 of 17 in ClusterQueue cq, 1 in LocalQueue q; before it: 2 of ns/a`."""
     total = f" of {position.of}" if position.of is not None else ""
     text = f"{position.cluster_queue}{total} in ClusterQueue {cluster_queue}"
     text += f", {position.local_queue} in LocalQueue {queue}"
-    ahead = [f"{queue_text(row)} {row.workloads}" for row in position.ahead or ()]
+    ahead = [f"{row.workloads} of {queue_text(row)}" for row in position.ahead or ()]
     return f"{text}; before it: {first_of(ahead)}" if ahead else text
 
 

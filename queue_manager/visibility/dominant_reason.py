@@ -384,8 +384,7 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         if found is not None:
             text = f"ClusterQueue {above.metadata.name}: {with_near_flavor(found.inactive, above, names)}"
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
-        command = f"kubectl describe clusterqueue {above.metadata.name}"
-        return with_further_obstacles(case, Finding(reasons.MISCONFIGURED, sentence_of(text), changes, command))
+        return with_further_obstacles(case, Finding(reasons.MISCONFIGURED, sentence_of(text), changes, "sluice doctor"))
     change = "the queue is released" if len(stopped) == 1 else "both queues are released"
     command = "; ".join(f"sluice release {queue}" for queue in stopped)
     return Finding(reasons.SUSPENDED, sentence_of(text), (change,), command)

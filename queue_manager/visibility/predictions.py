@@ -21,7 +21,7 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.lifecycle.pods_ready_timeout import Deadline, give_up_at, pods_deadline, settings_for
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.scheduling.execution_time import execution_deadline
+from queue_manager.scheduling.execution_time import execution_deadline, protection_end
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import cause, job_argument, needs_more, start_condition
 from queue_manager.visibility.eviction_before_replacement import is_evicted_before
@@ -118,7 +118,7 @@ def _without_job(
     if state == JobState.FINISHED:
         return _after_end(None, workload, context, now)
     if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
-        held = _queue_deadlines(workload, (), context)
+        held = _queue_deadlines(workload, (), context, now)
         return [*held, _untimed("the Workload holds its quota until it is finished or deleted: it has no Job")]
     return _BY_WORKLOAD_STATE[state](workload, context, now)
 
@@ -317,7 +317,7 @@ def _while_running(
     if at is not None:
         found.append(Prediction(at=at, what="the Job fails if it still runs (activeDeadlineSeconds)"))
     if workload is not None:
-        found += _queue_deadlines(workload, pods, context)
+        found += _queue_deadlines(workload, pods, context, now)
     wanted = job.spec.completions
     failed = failed_indexes(job)
     if failed and job.spec.success_policy is None:
@@ -326,8 +326,13 @@ def _while_running(
     return [*found, _untimed(f"the Job ends when all its pods have succeeded ({done})")]
 
 
-def _queue_deadlines(workload: Workload, pods: Sequence[Pod], context: PredictionContext) -> list[Prediction]:
+def _queue_deadlines(
+    workload: Workload, pods: Sequence[Pod], context: PredictionContext, now: datetime
+) -> list[Prediction]:
     found = []
+    at = protection_end(workload, context.settings.max_min_runtime) if context.settings is not None else None
+    if at is not None and at > now:
+        found.append(Prediction(at=at, what=f"{_subject(workload)} may be preempted from then on ({keys.MIN_RUNTIME})"))
     at = execution_deadline(workload)
     if at is not None:
         found.append(

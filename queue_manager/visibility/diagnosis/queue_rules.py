@@ -11,7 +11,7 @@ from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, Resour
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.node_fit import NodeFacts
-from queue_manager.visibility.similar_names import did_you_mean, similar_names, suggestion
+from queue_manager.visibility.similar_names import similar_names, suggestion
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 GROUP_VERSION = RESOURCE_FLAVORS.api_version
@@ -52,13 +52,13 @@ def missing_flavors(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     for queue in snapshot.cluster_queues:
         for name in _flavors_of(queue):
             if name not in known:
-                hint = did_you_mean(name, known)
-                missing = f"ResourceFlavor {name} does not exist{f' ({hint})' if hint else ''}"
+                near = similar_names(name, known - set(_flavors_of(queue)))  # a queue has a flavor once at most
+                missing = f"ResourceFlavor {name} does not exist{f' ({suggestion(near)})' if near else ''}"
                 yield error(
                     MISSING_FLAVOR,
                     f"clusterqueue/{queue.metadata.name}",
                     f"{missing}, so this queue admits nothing.",
-                    f"echo '{_new_flavor(name)}' | kubectl apply -f -",
+                    _other_flavor(queue, name, near[0]) if near else f"echo '{_new_flavor(name)}' | kubectl apply -f -",
                 )
 
 
@@ -225,6 +225,19 @@ def _renamed(name: str, namespace: str, cluster_queue: str) -> str:
         f"kubectl get localqueue {name} -n {namespace} -o yaml | "
         f"sed 's/^  clusterQueue: .*/  clusterQueue: {cluster_queue}/' | kubectl replace --force -f -"
     )
+
+
+def _other_flavor(queue: ClusterQueue, name: str, other: str) -> str:
+    """The command that replaces a flavor of a ClusterQueue by another one."""
+    groups = enumerate(queue.spec.resource_groups)
+    paths = [
+        f"/spec/resourceGroups/{i}/flavors/{j}/name"
+        for i, group in groups
+        for j, flavor in enumerate(group.flavors)
+        if flavor.name == name
+    ]
+    changes = ",".join(f'{{"op":"replace","path":"{path}","value":"{other}"}}' for path in paths)
+    return f"kubectl patch clusterqueue {queue.metadata.name} --type json -p '[{changes}]'"
 
 
 def _new_flavor(name: str) -> str:

@@ -122,7 +122,7 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
         ),
         (
             "NEVER/Misconfigured",
-            "kubectl describe clusterqueue cq",
+            "sluice doctor",
             job(),
             workload(),
             {"above": cluster_queue(quotas={"gone": {"cpu": "4"}})},
@@ -219,7 +219,7 @@ def test_a_job_of_a_held_queue_is_promised_no_start_that_never_comes(
 def test_a_stopped_queue_without_its_flavor_is_more_than_held() -> None:
     above = cluster_queue(quotas={"gone": {"cpu": "4"}}, stopPolicy="Hold", namespaceSelector={})
     found = explained(job(), workload(), above=above)
-    assert (found.code, found.next_command) == ("NEVER/Misconfigured", "kubectl describe clusterqueue cq")
+    assert (found.code, found.next_command) == ("NEVER/Misconfigured", "sluice doctor")
     assert "gone" in found.sentence
     assert found.sentence.endswith("ClusterQueue cq is held (sluice release cq/cq).")
 

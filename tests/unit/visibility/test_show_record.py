@@ -105,6 +105,20 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         ],
     ),
     (
+        "protected from preemption, for no longer than the bound",
+        RUNS,
+        workload(conditions=[*admitted(50), cond("PodsReady")], status=HOLDS, annotations={"sluice/min-runtime": "1h"}),
+        PredictionContext(settings=WorkloadSettings(max_min_runtime=20)),
+        [(70, "the Job may be preempted from then on (sluice/min-runtime)"), (None, ENDS)],
+    ),
+    (
+        "protected from preemption no longer",
+        RUNS,
+        workload(conditions=[*admitted(50), cond("PodsReady")], status=HOLDS, annotations={"sluice/min-runtime": "1h"}),
+        PredictionContext(settings=WorkloadSettings(max_min_runtime=10)),
+        [(None, ENDS)],
+    ),
+    (
         "deactivated by a user, and still stopping",
         job(),
         workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),

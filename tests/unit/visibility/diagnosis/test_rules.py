@@ -518,6 +518,16 @@ def test_an_inactive_queue_is_found_once_unless_on_purpose(reason: str, flavors:
     assert [problem.code.removesuffix("ClusterQueue") for problem in examine(snapshot)] == codes
 
 
+def test_a_misspelt_flavor_is_replaced_by_the_one_that_was_meant() -> None:
+    (problem,) = examine(replace(HEALTHY, flavors=[flavor("defualt")]))
+    assert problem.command == (
+        "kubectl patch clusterqueue cq --type json -p "
+        '\'[{"op":"replace","path":"/spec/resourceGroups/0/flavors/0/name","value":"defualt"}]\''
+    )
+    (problem,) = examine(replace(HEALTHY, flavors=[flavor("spot")]))
+    assert problem.command.startswith('echo \'{"apiVersion"'), "none is similar"
+
+
 def test_a_cluster_queue_that_a_manager_has_from_a_file_is_not_missed() -> None:
     works = QueueStatus(conditions=(Condition(type="Active", status="True", reason="Ready"),))
     led = LocalQueue(metadata=local_queue().metadata, spec=local_queue("of-file").spec, status=works)

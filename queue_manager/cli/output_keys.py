@@ -44,6 +44,9 @@ MEANINGS = {
     "Notice.startedAt": "when it was first admitted; null before, and after more than nine lost attempts",
     # states
     "state": "state of the Job, the word of the STATE column",
+    "QueueRow.weightedShare": "its share by fair sharing: what it borrows of what it could, in thousandths, divided by "
+    "its weight; the largest 64-bit integer if it borrows with weight 0; null without fair sharing",
+    "QueueRow.fairWeight": "its weight in fair sharing",
     "QueueRow.state": "Active, Held, Drained, or the reason why it admits nothing",
     "PodRow.state": "Ready, Unready, Starting, Unschedulable, Terminating, Succeeded or Failed",
     "IndexRow.state": "state of the index",

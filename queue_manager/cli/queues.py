@@ -1,7 +1,7 @@
 """`sluice queues`: prints one line per ClusterQueue and quota, and per missing ClusterQueue that a LocalQueue names.
 
 `cpu ██████████ 3/2, borrowed 1 of 4` means: usage 3, nominal quota 2, 1 borrowed, borrowing limit 4. COHORT is the path
-of cohorts from the root: `all/team`.
+of cohorts from the root: `all/team`. SHARE is the weighted share of fair sharing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from job_controller.quantities import parse
+from job_controller.quantities import INT64_MAX, parse
 from queue_manager import assets
 from queue_manager.api import policy_values
 from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
@@ -80,8 +80,18 @@ def local_queues(row: QueueRow) -> str:
 
 
 def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
-    """Return the columns; COHORT only if a row has a cohort."""
-    return [column for column in COLUMNS if column.heading != "COHORT" or any(row.cohort for row in rows)]
+    """Return the columns; COHORT only if a row has a cohort, SHARE only with fair sharing."""
+    absent = set() if any(row.cohort for row in rows) else {"COHORT"}
+    absent |= set() if any(row.weighted_share is not None for row in rows) else {"SHARE"}
+    return [column for column in COLUMNS if column.heading not in absent]
+
+
+def weighted_share(row: QueueRow) -> str:
+    """Return `250`, or `250, weight 2`; `-` without fair sharing."""
+    if row.weighted_share is None:
+        return "-"
+    share = "infinite" if row.weighted_share == INT64_MAX else str(row.weighted_share)
+    return share if row.fair_weight == "1" else f"{share}, weight {row.fair_weight}"
 
 
 COLUMNS = (
@@ -94,6 +104,7 @@ COLUMNS = (
     output.TableColumn("PENDING", lambda row: str(row.pending), right=True),
     output.TableColumn("ADMITTED", lambda row: str(row.admitted), right=True),
     output.TableColumn("OLDEST", lambda row: span(row.oldest_waiting_seconds), right=True),
+    output.TableColumn("SHARE", weighted_share, right=True),
     output.TableColumn("QUOTA IN USE", quotas, wrap=True),
     output.TableColumn("LOCALQUEUES", local_queues),
     output.TableColumn("MESSAGE", lambda row: row.message or "-", wrap=True, wide=True),

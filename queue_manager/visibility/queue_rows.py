@@ -55,7 +55,8 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     `drained_queues` with HoldAndDrain. `is_remainder`: whether its quota is what the nodes have less the quotas of all
     others, as `sluice up` computes it for its first queue.
 
-    `cohort_path`: the cohorts above it, from the root of the tree to `cohort`.
+    `cohort_path`: the cohorts above it, from the root of the tree to `cohort`. `weighted_share`: that of its status,
+    None without fair sharing; `fair_weight`: by which it was divided.
     """
 
     name: str
@@ -72,6 +73,8 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     quotas: list[QuotaRow]
     drained_queues: list[str] = []
     is_remainder: bool = False
+    weighted_share: int | None = None
+    fair_weight: str = "1"
 
 
 def queue_rows(
@@ -192,7 +195,14 @@ def _row(
         oldest_waiting_seconds=max(waiting, default=None),
         quotas=quotas,
         is_remainder=_is_remainder(queue),
+        weighted_share=queue.status.fair_sharing.weighted_share if queue.status.fair_sharing is not None else None,
+        fair_weight=_fair_weight(queue),
     )
+
+
+def _fair_weight(queue: ClusterQueue) -> str:
+    sharing = queue.spec.fair_sharing
+    return str(sharing.weight) if sharing is not None and sharing.weight is not None else "1"
 
 
 def _is_remainder(queue: ClusterQueue) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from queue_manager.api.types import ClusterQueue, Workload
+from queue_manager.api.types import ClusterQueue, FairSharing, FairSharingStatus, Workload
 from queue_manager.cli import queues as cells
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
 from tests.unit.queueing.builders import cohort
@@ -110,6 +110,19 @@ def test_a_quota_shows_its_cohort_shares_and_limits() -> None:
     assert cells.quotas(alone) == "cpu ░░░░░░░░░░ 0/4"
     assert "COHORT" not in [column.heading for column in cells.columns([alone])]
     assert "COHORT" in [column.heading for column in cells.columns(rows)]
+
+
+def test_shares_are_shown_with_fair_sharing() -> None:
+    a, b, c = (
+        replace(queue, status=replace(queue.status, fair_sharing=FairSharingStatus(weighted_share=share)))
+        for (queue, _), share in zip(map(shared, "abc"), (0, 250, 2**63 - 1), strict=True)
+    )
+    b = replace(b, spec=replace(b.spec, fair_sharing=FairSharing(weight="2")))
+    c = replace(c, spec=replace(c.spec, fair_sharing=FairSharing(weight="0")))
+    rows = queue_rows([a, b, c], [], [], at(0))
+    assert [cells.weighted_share(row) for row in rows] == ["0", "250, weight 2", "infinite, weight 0"]
+    assert "SHARE" in [column.heading for column in cells.columns(rows)]
+    assert "SHARE" not in [column.heading for column in cells.columns(rows_of(shared("a")))]
 
 
 def test_a_held_local_queue_is_marked() -> None:

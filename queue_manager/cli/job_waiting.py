@@ -39,7 +39,6 @@ from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.pod_causes import decisive_pods
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_causes import of_indexes
-from queue_manager.visibility.job_deletion_causes import who_deleted
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
     JobRow,
@@ -100,7 +99,6 @@ class JobWait:
     _states: dict[Key, JobState | None] = field(default_factory=dict)
     _whys: dict[Key, JobRow | str] = field(default_factory=dict)  # of the state that was reported last
     _failed: dict[Key, int] = field(default_factory=dict)  # pods, as of then
-    _seen: dict[Key, Job] = field(default_factory=dict)  # as they were read last
     _queues: ReadableQueues | None = None
     _queues_at: float = 0.0
     _refused_shapes: dict[str, tuple[float, dict[Shape, Workload]]] = field(default_factory=dict)  # with the time read
@@ -145,7 +143,6 @@ class JobWait:
         now, job, workload = await self._read(key, job)
         if is_outdated(self._states.get(key), job_state(job, workload, now)):
             now, job, workload = await self._read(key, job)
-        self._seen[key] = job
         state = job_state(job, workload, now)
         obstacles_now = await self._obstacles(job, workload, state)
         found = obstacles_now[0] if obstacles_now else None
@@ -160,8 +157,7 @@ class JobWait:
 
     def _deletion(self, key: Key) -> str:
         """Return who deleted a Job that is gone; "" if that was not seen."""
-        last = self._seen.get(key)
-        return who_deleted(last, SystemClock().now()) if last is not None else ""
+        return _text(self._whys[key]) if self._states.get(key) == JobState.DELETING else ""
 
     async def _read(self, key: Key, job: Job) -> tuple[datetime, Job, Workload | None]:
         """The time, and the Job with its Workload, in the order that `job_states` requires."""

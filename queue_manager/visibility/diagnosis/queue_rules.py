@@ -229,15 +229,10 @@ def _renamed(name: str, namespace: str, cluster_queue: str) -> str:
 
 def _other_flavor(queue: ClusterQueue, name: str, other: str) -> str:
     """The command that replaces a flavor of a ClusterQueue by another one."""
-    groups = enumerate(queue.spec.resource_groups)
-    paths = [
-        f"/spec/resourceGroups/{i}/flavors/{j}/name"
-        for i, group in groups
-        for j, flavor in enumerate(group.flavors)
-        if flavor.name == name
-    ]
-    changes = ",".join(f'{{"op":"replace","path":"{path}","value":"{other}"}}' for path in paths)
-    return f"kubectl patch clusterqueue {queue.metadata.name} --type json -p '[{changes}]'"
+    pointer = next(pointer for flavor, _, pointer in _quotas(queue.spec.resource_groups) if flavor == name)
+    path = f"{pointer.rpartition('/resources/')[0]}/name"
+    change = f'[{{"op":"replace","path":"{path}","value":"{other}"}}]'
+    return f"kubectl patch clusterqueue {queue.metadata.name} --type json -p '{change}'"
 
 
 def _new_flavor(name: str) -> str:

@@ -1,9 +1,9 @@
 """Makes PID 1 of a PID namespace (a container without an init) act as an init process.
 
-The kernel reparents orphans to PID 1: log writers, and daemons that pods leave behind. Only PID 1 can reap them, and a
-zombie keeps its PID. The kernel also discards every signal to PID 1 that it does not handle, so a second Ctrl-C would
-not end the program. Therefore PID 1 forks: the child runs the program, while PID 1 reaps orphans, forwards signals,
-and exits with the status of the child.
+The kernel reparents orphans to PID 1, such as daemons that pods leave behind. Only PID 1 can reap them, and a zombie
+keeps its PID. The kernel also discards every signal to PID 1 that it does not handle, so a second Ctrl-C would not end
+the program. Therefore PID 1 forks: the child runs the program, while PID 1 reaps orphans, forwards signals, and exits
+with the status of the child.
 
 Signals from the terminal reach the whole process group, including the child. Only signals sent by processes are
 forwarded.

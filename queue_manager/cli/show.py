@@ -133,7 +133,7 @@ async def equivalent_of(client: RestClient, workload: Workload | None) -> Worklo
 
 
 async def failure_of(client: RestClient, pods: Sequence[Pod]) -> Failure | None:
-    """Return the failure of the pod that failed last, with the last line of its log."""
+    """Return the failure of the pod that failed last, with the line of its error."""
     found = newest_failure(pods)
     return await with_log(client, found) if found is not None else None
 

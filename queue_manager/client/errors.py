@@ -86,7 +86,7 @@ class JobFailed(Error):
     """The Job has failed.
 
     `reason` and `message` are those of its condition, for example BackoffLimitExceeded. `failure` describes the pod
-    that failed last: pod, container, exit code, reason, last line of its log; None if its pods are gone. `exit_code` is
+    that failed last: pod, container, exit code, reason, line of its error; None if its pods are gone. `exit_code` is
     that of `failure`, or the one that the cause names; None if no container failed. `cause` is that of `sluice ps`:
     `exit 3: cannot open /data/x.csv`.
     """

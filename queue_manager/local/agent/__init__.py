@@ -16,7 +16,8 @@ One pod
 
 Processes
   pod_processes, supervisor,        started, found again after a crash, signalled, killed; their exit codes
-  escaped_processes
+  session_process, escaped_processes
+  output_pipes, output_keeper       their output, which a process of its own writes to logs
   cgroups, oom_killer, proc_memory  limits of memory and CPU, by the kernel or by samples of /proc
   resource_usage, usage_sampler,    what the containers used: reported, sampled while they run, read from /proc
   proc_usage

@@ -36,6 +36,7 @@ from queue_manager.local.agent.eviction_order import PressurePolicy
 from queue_manager.local.agent.memory_pressure import OwnNodes
 from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
 from queue_manager.local.agent.oom_killer import OomKiller
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogIndexer
 from queue_manager.local.agent.pod_status import PREEMPTED, Termination
@@ -85,6 +86,7 @@ class Agent:
         self._workers: dict[str, PodWorker] = {}
         self._sweeper = Sweeper(self.layout.root)
         self._indexer = LogIndexer(runtime.clock.now)
+        self._pipes = OutputPipes()
         self._shutdown: float | None = None
         self._idle = asyncio.Event()
         self._events = runtime.recorder("kubelet")
@@ -101,6 +103,7 @@ class Agent:
             cache.subscribe(self._changed)
             self._caches.append(cache)
         runtime.task(self._begin)
+        runtime.task(self._close_pipes)
         runtime.task(self._evictor.run)
         runtime.task(self._oom_killer.run)
         runtime.task(self._sampler.run)
@@ -134,6 +137,13 @@ class Agent:
             worker.processes.release()
         self._indexer.close()
         await self._sweeper.finish()
+
+    async def _close_pipes(self) -> None:
+        """At the end of the runtime, let go of the process that keeps the output."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._pipes.close()
 
     async def _begin(self) -> None:
         """End the processes and remove the files of pods that were deleted while no agent was running."""
@@ -212,7 +222,14 @@ class Agent:
         uid = pod.metadata.uid
         host = self._nodes.host(msgspec.json.decode(pod.spec, type=_Bound).nodeName)
         tools = WorkerDependencies(
-            self.layout, host, self._source, self, self._indexer, self._runtime.clock.now, self._cgroups
+            self.layout,
+            host,
+            self._source,
+            self,
+            self._indexer,
+            self._pipes,
+            self._runtime.clock.now,
+            self._cgroups,
         )
         worker = self._workers[uid] = PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
         return worker

@@ -1,8 +1,8 @@
 """Limits the length of logs: the oldest part is cut off the front of the file while its writer appends at the end.
 
-A kubelet rotates to a new file every 10 MiB and keeps five. Here the log writer outlives the agent and cannot be asked
-to switch files. So a hole is punched into the file instead: the disk gets its blocks back, and every other byte keeps
-its offset, for the writer, for readers and for the index of times.
+A kubelet rotates to a new file every 10 MiB and keeps five. Here the process that writes the log outlives the agent and
+cannot be asked to switch files. So a hole is punched into the file instead: the disk gets its blocks back, and every
+other byte keeps its offset, for the writer, for readers and for the index of times.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
     <root>/<pod uid>/order.json            the node's decision to end the pod, with its reason (stop_order_file.py)
     <root>/<pod uid>/<container>/work      the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
+    <root>/<pod uid>/<container>/<n>.err   the end of its stderr, once the log is complete; absent without any
     <root>/<pod uid>/<container>/<n>.eof   the log is complete
     <root>/<pod uid>/<container>/<n>.idx   times at which the log had a given size (pod_logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
@@ -49,6 +50,11 @@ class RunFiles:
     def log(self) -> Path:
         """stdout and stderr of the container."""
         return Path(self.base + ".log")
+
+    @property
+    def errors(self) -> Path:
+        """The end of stderr, once the log is complete."""
+        return Path(self.base + ".err")
 
     @property
     def eof(self) -> Path:
@@ -139,7 +145,8 @@ class RunFiles:
 
     def reset(self) -> None:
         """Remove all traces of the start except its log, which the next start of the same number continues."""
-        for path in (self.eof, self.exit, self.pid, self.not_started, self.end, self.oom, self.cgroup, self.times):
+        records = (self.exit, self.pid, self.not_started, self.end, self.oom, self.cgroup, self.times)
+        for path in (self.errors, self.eof, *records):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

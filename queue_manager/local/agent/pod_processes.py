@@ -118,7 +118,8 @@ class PodProcesses:
         variables, directory = self._surroundings(container.spec, declared, str(run.work))
         command, *arguments = container_program.arguments(container.spec, declared)
         program = container_program.executable(command, directory, variables["PATH"])
-        process = supervisor.spawn(run, [program, *arguments], variables, directory, self._confine(container, run))
+        cgroup = self._confine(container, run)
+        process = supervisor.spawn(run, [program, *arguments], variables, directory, self._tools.pipes, cgroup)
         self._watch(container, process, run)
         container.started(ContainerRun(run.number, self._now()))
         self._forget_old(run)
@@ -193,7 +194,7 @@ class PodProcesses:
         finished = max(finished, attempt.started_at)  # mtimes come from a coarser clock
         reason = OOM_KILLED if code == supervisor.KILLED and run.oom.exists() else ""
         policy = str(container.spec.get("terminationMessagePolicy") or "")
-        return Exit(code, finished, reason, termination_message(run.log, policy) if code else "")
+        return Exit(code, finished, reason, termination_message(run, policy) if code else "")
 
     def _record_usage(self, run: RunFiles, finished: datetime, process: supervisor.Process | None) -> None:
         """Add what the container used to its file. Without room on the disk it stays unknown."""

@@ -14,6 +14,7 @@ from job_controller.model import Object
 from job_controller.pod_phases import TERMINAL
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent.cgroups import Cgroups
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import Layout, RunFiles
 
 
@@ -76,5 +77,6 @@ class WorkerDependencies:
     source: env.Source
     reports: WorkerReports
     logs: LogIndex
+    pipes: OutputPipes
     now: Callable[[], datetime]
     cgroups: Cgroups | None = None  # of containers; None where the agent may create none

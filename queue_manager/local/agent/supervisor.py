@@ -16,12 +16,10 @@ shell
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
 
-The output of the container goes through a pipe to one more process, which appends it to the log: a container that
-reopens its output (`echo ... >/dev/stderr`) would truncate a file. The log writer is in a session of its own, so that
-no signal for the container reaches it, and is reparented, so that the agent does not have to wait for it. It ends when
-the last writer has closed the pipe, and then creates the file `.eof`. A container counts as ended when that file
-exists, and thus its whole log, or after LINGER_SECONDS, because a child that left the session may hold the pipe. On a
-full disk the container blocks.
+The output of the container goes through two pipes to the process that appends it to the log (`output_keeper`): a
+container that reopens its output (`echo ... >/dev/stderr`) would truncate a file. When the last writer has closed both
+pipes, that process creates the file `.eof`. A container counts as ended when that file exists, and thus its whole log,
+or after LINGER_SECONDS, because a child that left the session may hold a pipe. On a full disk the container blocks.
 
 Only SIGKILL sent to the group ends the shell without an exit code; if neither a process nor an exit code exists, the
 container was killed (137).
@@ -41,11 +39,12 @@ import resource
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from queue_manager.engine.file_descriptors import INHERITED_LIMIT
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import RunFiles
 from queue_manager.local.agent.resource_usage import Usage, of_child, own_peak
+from queue_manager.local.agent.session_process import start_session
 
 _DESCRIPTORS = "unlimited" if INHERITED_LIMIT == resource.RLIM_INFINITY else INHERITED_LIMIT
 # Prefixed variable names: a variable that the container inherits under the same name would be changed.
@@ -60,7 +59,7 @@ echo $$ >>"$_sluice_run.pid"
 if [ "$_sluice_end" ]; then (exit 143); else (
   trap - TERM; [ -e "$_sluice_run.end" ] && exit 143
   [ -z "$_sluice_cgroup" ] || echo 0 >"$_sluice_cgroup/cgroup.procs" || exit 128
-  exec "$@" 2>&1
+  exec "$@" 2>&3 3>&-
 ); fi
 _sluice_code=$? PATH=/bin:/usr/bin
 times >"$_sluice_run.times"
@@ -68,10 +67,6 @@ until echo "$_sluice_code" >"$_sluice_run.exit"; do [ -d "${_sluice_run%/*}" ] |
 kill -KILL 0
 """
 )
-_LOG_SCRIPT = """\
-{ until cat <&3 >>"$1.log"; do [ -d "${1%/*}" ] || exit; sleep 1; done; echo >"$1.eof"; } &
-"""
-_RESET = [s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)]
 _POLL_SECONDS = 0.1
 NAME = "sluice-container"  # $0 of the shell
 ENV = "/usr/bin/env"
@@ -86,16 +81,13 @@ class Process:
     complete.
     """
 
-    def __init__(
-        self, run: RunFiles, pid: int, pidfd: int | None, log_starter: int | None = None, starter_peak: int = 0
-    ) -> None:
+    def __init__(self, run: RunFiles, pid: int, pidfd: int | None, starter_peak: int = 0) -> None:
         """`starter_peak`: the peak memory of this process just after it started the supervisor, in bytes."""
         self.pid = pid
         self.usage = Usage()  # of the ended container; unknown if the supervisor is not a child of this process
         self._starter_peak = starter_peak
         self._run = run
         self._pidfd = pidfd
-        self._log_starter = log_starter  # pid of our child that forked the log writer and exited
         self._gone = False  # whether the supervisor has ended; its log may still be written
         self.ended = False
 
@@ -106,8 +98,6 @@ class Process:
             loop.add_reader(self._pidfd, self._end, on_exit)
         else:
             loop.call_later(_POLL_SECONDS, self._poll, on_exit)
-        if self._log_starter is not None:
-            _reap_soon(self._log_starter)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole process group, unless the supervisor has ended."""
@@ -178,21 +168,24 @@ def keep_files_to_ourselves() -> None:
 
 
 def spawn(
-    run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], directory: str, cgroup: str = ""
+    run: RunFiles,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    directory: str,
+    pipes: OutputPipes,
+    cgroup: str = "",
 ) -> Process:
     """Start a container. `argv[0]` is an absolute path; the process gets exactly the environment given.
 
     `cgroup`: the directory of the cgroup that the container runs in; empty for that of the agent.
 
-    Takes about a millisecond, whatever the size of this process (posix_spawn shares its memory until exec). Raises
-    OSError when no process can be started.
+    Raises OSError when no process can be started.
     """
-    reading, writing = os.pipe()
-    try:
-        log_starter = _spawn_log(run, reading)
+    with pipes.of(run) as ends:
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_DUP2, ends.out, 1),
+            (os.POSIX_SPAWN_DUP2, ends.err, 3),
             (
                 os.POSIX_SPAWN_OPEN,
                 2,
@@ -205,29 +198,11 @@ def spawn(
         others = [f"{name}={value}" for name, value in environment.items() if not _SHELL_NAME.fullmatch(name)]
         program = [ENV, *others, *argv] if others and "=" not in argv[0] else argv
         command = ["/bin/sh", "-c", _SCRIPT, NAME, run.base, cgroup, directory, *program]
-        pid = _spawn(command, environment, files)
+        pid = start_session(command, environment, files)
         starter_peak = own_peak()
-    finally:
-        os.close(reading)
-        os.close(writing)
     with open(run.pid, "a") as file:  # the shell writes it too, because either process may be killed first
         file.write(f"{pid}\n")
-    return Process(run, pid, _open(pid), log_starter, starter_peak)
-
-
-def _spawn_log(run: RunFiles, reading: int) -> int:
-    """Start the process that writes the log of a container. Returns the pid of its parent, which exits immediately."""
-    run.eof.unlink(missing_ok=True)
-    os.close(os.open(run.log, os.O_WRONLY | os.O_CREAT, 0o600))
-    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    command = ["/bin/sh", "-c", _LOG_SCRIPT, "sluice-log", run.base]
-    return _spawn(command, {"PATH": os.defpath}, [*nothing, (os.POSIX_SPAWN_DUP2, reading, 3)])
-
-
-def _spawn(command: list[str], environment: Mapping[str, str], files: Sequence[tuple[Any, ...]]) -> int:
-    return os.posix_spawn(
-        command[0], command, environment, file_actions=files, setsid=True, setsigmask=[], setsigdef=_RESET
-    )
+    return Process(run, pid, _open(pid), starter_peak)
 
 
 def adopt(run: RunFiles) -> Process | None:
@@ -271,11 +246,6 @@ def _open(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, ProcessLookupError):
         return None
-
-
-def _reap_soon(pid: int) -> None:
-    if _reap(pid)[0]:
-        asyncio.get_running_loop().call_later(_POLL_SECONDS, _reap_soon, pid)
 
 
 def _reap(pid: int) -> tuple[bool, resource.struct_rusage | None]:

@@ -2,8 +2,8 @@
 
 A kubelet reads the file of terminationMessagePath, and if that is empty and the policy is FallbackToLogsOnError, the
 end of the log. A process has no /dev/termination-log of its own here. So a failed container has the end of its log
-with that policy, and otherwise one line of it (`last_line`), so that the cause of a failure is in the status.
-BEHAVIOUR.md#q114-termination-messages.
+with that policy, and otherwise one line of its standard error (`last_line`), so that the cause of a failure is in the
+status. BEHAVIOUR.md#q114-termination-messages.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ import os
 from pathlib import Path
 
 from queue_manager.last_line import TAIL_BYTES, error_line
+from queue_manager.local.agent.pod_files import RunFiles
 
 MAX_BYTES = 2048  # of the log; the limits of a kubelet (kuberuntime MaxContainerTerminationMessageLogLength)
 MAX_LINES = 80
 FALLBACK = "FallbackToLogsOnError"
 
 
-def termination_message(log: Path, policy: str) -> str:
-    """The message of a container that exited with an error; "" if its log is empty or cannot be read."""
+def termination_message(run: RunFiles, policy: str) -> str:
+    """The message of a container that exited with an error; "" if it printed nothing, or that cannot be read.
+
+    The line is that of its log if standard error has none, or is not complete: a child may still hold the pipe.
+    """
     if policy == FALLBACK:
-        return "\n".join(_end_of(log, MAX_BYTES).decode("utf-8", "replace").splitlines()[-MAX_LINES:])
-    return error_line(_end_of(log, TAIL_BYTES))[:MAX_BYTES]
+        return "\n".join(_end_of(run.log, MAX_BYTES).decode("utf-8", "replace").splitlines()[-MAX_LINES:])
+    return (error_line(_end_of(run.errors, TAIL_BYTES)) or error_line(_end_of(run.log, TAIL_BYTES)))[:MAX_BYTES]
 
 
 def _end_of(log: Path, size: int) -> bytes:

@@ -166,13 +166,13 @@ async def test_a_container_survives_kill_9_of_the_process_that_started_it(tmp_pa
 import os, signal
 from pathlib import Path
 from queue_manager.local.agent import supervisor
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import Layout
-from queue_manager.local.agent.pod_status import PREEMPTED, Termination
 layout = Layout(Path({str(tmp_path)!r}))
 layout.create("uid", "main")
 run = layout.run("uid", "main", 0)
 script = "while ! [ -e stop ]; do sleep 0.02; done; exit 9"
-supervisor.spawn(run, ["/bin/sh", "-c", script], {{"PATH": "/usr/bin:/bin"}}, str(run.work))
+supervisor.spawn(run, ["/bin/sh", "-c", script], {{"PATH": "/usr/bin:/bin"}}, str(run.work), OutputPipes())
 os.kill(os.getpid(), signal.SIGKILL)
 """
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=Path(__file__).parents[3])

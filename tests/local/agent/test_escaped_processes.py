@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from queue_manager.cli.up import print_leftovers
 from queue_manager.local.agent import escaped_processes, supervisor
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import Layout
 from tests.waiting import until
 
@@ -26,7 +28,9 @@ async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
     layout.create(uid, "main")
     run = layout.run(uid, "main", 0)
     environment = {"PATH": os.defpath, escaped_processes.MARK: uid, escaped_processes.PLACE: str(layout.pod(uid))}
-    process = supervisor.spawn(run, ["/bin/sh", "-c", "sleep 1000; true"], environment, str(run.work))
+    script = ["/bin/sh", "-c", "sleep 1000; true"]
+    with closing(OutputPipes()) as pipes:
+        process = supervisor.spawn(run, script, environment, str(run.work), pipes)
     try:
         await until(lambda: len(escaped_processes.marked().get(uid, ())) == 3)  # the supervisor, its command, and sleep
         assert escaped_processes.leftover_processes(tmp_path / "new" / "pods").get(tmp_path / "gone") is None

@@ -17,8 +17,17 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent import escaped_processes, resource_usage, supervisor
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import Layout, RunFiles
 from tests.waiting import SECONDS, until
+
+PIPES = OutputPipes()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def pipes() -> Iterator[None]:
+    yield
+    PIPES.close()
 
 
 @pytest.fixture
@@ -35,7 +44,7 @@ def uid_of(run: RunFiles) -> str:
 
 def start(run: RunFiles, script: str) -> tuple[supervisor.Process, asyncio.Event]:
     environment = {"PATH": "/usr/bin:/bin", escaped_processes.MARK: uid_of(run)}
-    process = supervisor.spawn(run, ["/bin/sh", "-c", script], environment, str(run.work))
+    process = supervisor.spawn(run, ["/bin/sh", "-c", script], environment, str(run.work), PIPES)
     ended = asyncio.Event()
     process.watch(ended.set)
     return process, ended
@@ -92,7 +101,7 @@ async def test_the_log_is_complete_when_the_container_has_ended(run: RunFiles, l
     assert run.log.stat().st_size == 1_000_000
 
 
-async def test_the_process_that_writes_the_log_is_reaped(run: RunFiles) -> None:
+async def test_no_process_of_a_container_is_left_after_its_end(run: RunFiles) -> None:
     before = zombies()
     _, ended = start(run, "echo $$")
     await asyncio.wait_for(ended.wait(), SECONDS)

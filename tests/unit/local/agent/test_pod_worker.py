@@ -11,6 +11,7 @@ import msgspec
 
 from job_controller.model import ObjectMeta
 from queue_manager.local.agent.environment import Host
+from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogIndexer
 from queue_manager.local.agent.pod_worker import PodWorker
@@ -30,7 +31,8 @@ class WorkerHarness:
         self.pod = NodePod(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec)))
         layout, host = Layout(directory), Host("node-1", "127.0.0.1", {})
         layout.prepare()
-        tools = WorkerDependencies(layout, host, self.source, self, LogIndexer(lambda: self.now), lambda: self.now)
+        logs, pipes = LogIndexer(lambda: self.now), OutputPipes()
+        tools = WorkerDependencies(layout, host, self.source, self, logs, pipes, lambda: self.now)
         self.worker = PodWorker(self.pod, tools, self.asked.append)
 
     async def source(self, _kind: str, _namespace: str, _name: str) -> None:

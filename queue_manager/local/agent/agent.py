@@ -139,7 +139,7 @@ class Agent:
         await self._sweeper.finish()
 
     async def _close_pipes(self) -> None:
-        """At the end of the runtime, let go of the process that keeps the output."""
+        """Release the process that keeps the output at the end of the runtime."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -8,7 +8,7 @@ after its error, or prints while it cleans up, is not. One process reads both pi
     line is held for HOLD_SECONDS, or until MOST_HELD bytes are there: a prompt or a progress bar has no end;
   - keeps the order in which lines were written. Where it finds lines in both pipes, inotify says in which order the
     pipes were written to, as runs: several writes to one pipe in a row are one event. Both pipes are read up to where
-    they were at one moment: after a look at the sizes of their data, no event has come. If each run has as many lines
+    they were at one moment: no event came while the sizes of their data were read. If each run has as many lines
     as any other, the order is exact; else lines that were written while this process slept may have changed places.
     Without inotify (not Linux) standard output goes first;
   - when the last writer has closed both pipes, writes the end of standard error to `.err`, and then creates `.eof`.
@@ -43,7 +43,7 @@ RETRY_SECONDS = 1.0
 END = b"\0"  # of a message: the watches of both pipes and the base path; two descriptors come with each
 OUT, ERR = "out", "err"  # which stream
 ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
-MOST_LOOKS = 8  # at the sizes of pipes that are being written to
+SIZE_READS = 8  # at most, of pipes that are being written to
 
 
 def merged(out: Sequence[bytes], err: Sequence[bytes], runs: Sequence[str]) -> list[bytes]:
@@ -65,7 +65,7 @@ def merged(out: Sequence[bytes], err: Sequence[bytes], runs: Sequence[str]) -> l
     return found
 
 
-class Stream:
+class OutputStream:
     """One of the two streams of a container. `held`: the beginning of a line, since the time `since`."""
 
     __slots__ = ("held", "kind", "since")
@@ -97,7 +97,7 @@ class Output:
 
     def __init__(self, base: str, out: int, err: int) -> None:
         self.base = base
-        self.streams = {out: Stream(OUT), err: Stream(ERR)}
+        self.streams = {out: OutputStream(OUT), err: OutputStream(ERR)}
         self.runs: list[str] = []  # of writes since the last read: the stream of each
         self.tail = b""  # of standard error
         self.unwritten = b""  # while the disk is full
@@ -213,7 +213,7 @@ class Keeper:
     def _read(self, output: Output, ended: Collection[int], now: float) -> None:
         """Read both pipes of an output up to where they were at one moment."""
         self._take_events()
-        for _ in range(MOST_LOOKS):
+        for _ in range(SIZE_READS):
             sizes = output.sizes(ended)
             if not self._take_events():
                 break

@@ -75,13 +75,13 @@ class _Keeper:
             os.waitpid(self._pid, 0)
 
     def close(self) -> None:
-        """Let go of it: it ends when the containers that it knows have ended."""
+        """Close the connection. It ends when the containers that it knows have ended."""
         self._socket.close()
         self._events.close()
 
 
 class _Events:
-    """Writes to pipes as events of inotify, which the keeper reads. There are none where there is no inotify."""
+    """Writes to pipes as events of inotify, which the keeper reads. Without inotify nothing is reported."""
 
     def __init__(self) -> None:
         self._c = ctypes.CDLL(None)
@@ -93,7 +93,7 @@ class _Events:
         return self._c.inotify_add_watch(self.fd, b"/dev/fd/%d" % pipe, _IN_MODIFY) if self.fd is not None else -1
 
     def close(self) -> None:
-        """Close it here; the keeper goes on reading."""
+        """Close it in this process; the keeper still reads it."""
         if self.fd is not None:
             os.close(self.fd)
 
@@ -122,7 +122,7 @@ class OutputPipes:
             yield WriteEnds(out, err)
 
     def close(self) -> None:
-        """Let go of the keeper, which ends when the containers that it knows have ended."""
+        """Release the keeper, which ends when the containers that it knows have ended."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None

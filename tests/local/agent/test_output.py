@@ -188,7 +188,7 @@ async def test_the_keeper_lets_go_of_a_container_whose_directory_is_gone(run: Ru
     await asyncio.wait_for(ended.wait(), SECONDS)
 
 
-def test_a_container_for_which_the_keeper_may_not_have_files_costs_no_other_its_output(tmp_path: Path) -> None:
+def test_a_container_too_many_for_the_keepers_files_costs_no_other_its_output(tmp_path: Path) -> None:
     ours, its = socket.socketpair()
     limited = ["/bin/sh", "-c", 'ulimit -n 13; exec "$@"', "sh", sys.executable, "-I", "-S", output_keeper.__file__]
     with subprocess.Popen(limited, stdin=its, stderr=subprocess.PIPE) as keeper:

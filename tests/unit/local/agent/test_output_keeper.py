@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.local.agent.output_keeper import ERR, MOST_HELD, OUT, Stream, merged
+from queue_manager.local.agent.output_keeper import ERR, MOST_HELD, OUT, OutputStream, merged
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_no_line_is_lost_or_doubled_whatever_the_runs(count: int, runs: list[str
 
 
 def test_the_beginning_of_a_line_waits_for_its_end() -> None:
-    stream = Stream(OUT)
+    stream = OutputStream(OUT)
     assert stream.lines(b"one\ntw", 10) == b"one\n"
     assert (stream.held, stream.since) == (b"tw", 10)
     assert stream.lines(b"o", 11) == b""
@@ -51,6 +51,6 @@ def test_the_beginning_of_a_line_waits_for_its_end() -> None:
 
 
 def test_a_line_that_is_too_long_is_not_held() -> None:
-    stream = Stream(OUT)
+    stream = OutputStream(OUT)
     assert stream.lines(b"x" * MOST_HELD, 1) == b""
     assert stream.lines(b"y", 1) == b"x" * MOST_HELD + b"y"

@@ -31,6 +31,25 @@ def test_a_burst_is_sent_at_once_and_the_rest_at_the_rate() -> None:
     assert [round(bucket.take(100.0), 3) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
 
 
+def test_requests_that_wait_leave_in_groups_at_the_rate() -> None:
+    bucket = TokenBucket((100.0, 20))
+    waits = [round(bucket.take(5.0), 3) for _ in range(20 + 30)]
+    assert waits == [0] * 20 + [0.1] * 10 + [0.2] * 10 + [0.3] * 10
+
+
+def test_no_request_overtakes_those_that_wait() -> None:
+    bucket = TokenBucket((100.0, 20))
+    for _ in range(21):
+        bucket.take(5.0)
+    assert bucket.take(5.05) == pytest.approx(0.05)
+    assert bucket.take(5.2) == 0
+
+
+def test_a_group_is_not_larger_than_the_burst() -> None:
+    bucket = TokenBucket((100.0, 2))
+    assert [round(bucket.take(5.0), 3) for _ in range(6)] == [0, 0, 0.02, 0.02, 0.04, 0.04]
+
+
 def test_a_pause_fills_the_bucket_up_to_its_size() -> None:
     bucket = TokenBucket((10.0, 3))
     for _ in range(3):
@@ -38,7 +57,7 @@ def test_a_pause_fills_the_bucket_up_to_its_size() -> None:
     assert [round(bucket.take(1000.0), 3) for _ in range(4)] == [0, 0, 0, 0.1]
 
 
-@given(st.lists(st.floats(0, 2), max_size=60), st.floats(0.5, 50), st.integers(1, 10))
+@given(st.lists(st.floats(0, 2), max_size=60), st.floats(0.5, 500), st.integers(1, 30))
 def test_no_interval_has_more_requests_than_burst_and_rate_allow(pauses: list[float], qps: float, burst: int) -> None:
     bucket, now, gone = TokenBucket((qps, burst)), 0.0, []
     for pause in pauses:

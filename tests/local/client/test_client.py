@@ -64,7 +64,7 @@ def test_a_v1job_comes_back_as_a_v1job_that_has_succeeded(sluice_client: Client)
     template = V1PodTemplateSpec(spec=V1PodSpec(restart_policy="Never", containers=[main]))
     job = V1Job(metadata=V1ObjectMeta(generate_name="hello-"), spec=V1JobSpec(template=template))
     created = sluice_client.submit(job, queue=QUEUE)
-    assert created.spec.suspend
+    assert created.metadata.labels["kueue.x-k8s.io/queue-name"] == QUEUE
     assert job.metadata.labels is None, "the argument is not changed"
     done = sluice_client.wait(created, timeout=SECONDS)
     assert isinstance(done, V1Job)

@@ -78,8 +78,9 @@ async def admit_critical(client: RestClient, victim: str) -> None:
 
 async def test_kill_9_while_the_node_ends_a_pod_does_not_make_it_a_failure(start: Start, tmp_path: Path) -> None:
     """The pod ends while `sluice up` is dead; after the restart it is still known that the node ended it."""
-    asked, end, go = tmp_path / "asked", tmp_path / "end", tmp_path / "go"
-    script = f"trap 'touch {asked}' TERM; until [ -e {end} ] || [ -e {go} ]; do sleep 0.05; done; [ -e {go} ]"
+    trapped, asked, end, go = (tmp_path / name for name in ("trapped", "asked", "end", "go"))
+    wait = f"until [ -e {end} ] || [ -e {go} ]; do sleep 0.05; done; [ -e {go} ]"
+    script = f"trap 'touch {asked}' TERM; touch {trapped}; {wait}"
     patient = job(script)
     patient["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
     first = start("--cpu", "2")
@@ -96,6 +97,7 @@ async def test_kill_9_while_the_node_ends_a_pod_does_not_make_it_a_failure(start
             return len(names) == 1
 
         await until(runs, "the pod of the Job runs")
+        await until(lambda: _exists(trapped), "its shell would notice a SIGTERM")
         await client.create(PODS, "default", CRITICAL)
         await until(lambda: _exists(asked), "the pod is asked to end")
     first.kill()

@@ -14,6 +14,12 @@ TAIL_BYTES: Final = 1 << 16
 # Colours, the title of a window: control sequences of ECMA-48 and two other escapes.
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[(-/][!-~]|[0-Z\\^-~])")
 TRACEBACK: Final = "Traceback (most recent call last):"
+EXCEPTION_CODE: Final = 1  # of a Python program that an exception has ended
+_TRACE: Final = re.compile(r"\++ ")  # a command in the trace of a shell (set -x)
+_NAMES_ERROR: Final = re.compile(
+    r"\b(error|fatal|critical|fail(ed|ure)|can(not|'t)|could not|unable|denied|refused|not found|no such|invalid)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,38 @@ def error_line(text: str | bytes) -> str:
     plain = _plain(text)
     if error := _reported(plain.rstrip().splitlines()):
         return error
-    _, found, after = plain.rpartition(TRACEBACK)
-    return (_exception(after.splitlines()) if found else "") or last_line(plain)
+    return _of_traceback(plain) or last_line(plain)
+
+
+def stderr_line(text: str | bytes, exit_code: int) -> str:
+    """The error in a whole standard error output: the last line of it, or of the report with which a runtime ends it.
+
+    Lines that say nothing are passed over: those of the trace of a shell (`+ exit 1`), and those without a letter. More
+    lines may follow the traceback of the exception that ended the program: of its own message, or of libraries that
+    clean up. But if the exit code is not that of an exception, or the last line names an error, the program has
+    survived the exception.
+    """
+    plain = _plain(text)
+    last = next((line.strip() for line in reversed(plain.splitlines()) if _says_something(line)), last_line(plain))
+    if report := _reported(plain.rstrip().splitlines()):
+        return report
+    exception = _of_traceback(plain)
+    ended_it = last in exception or (exit_code == EXCEPTION_CODE and not _NAMES_ERROR.search(last))
+    return exception if exception and ended_it else last
 
 
 def _plain(text: str | bytes) -> str:
     return _ESCAPES.sub("", text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+def _says_something(line: str) -> bool:
+    return any(map(str.isalnum, line)) and not _TRACE.match(line)
+
+
+def _of_traceback(plain: str) -> str:
+    """The exception of the last Python traceback; "" without one."""
+    _, found, after = plain.rpartition(TRACEBACK)
+    return _exception(after.splitlines()) if found else ""
 
 
 def _exception(after: list[str]) -> str:

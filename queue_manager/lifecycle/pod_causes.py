@@ -58,7 +58,15 @@ _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
 _SIGKILL = 137  # exit code of a container that was killed for its memory
 # By exit code.
-_SIGNALS = {134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", _SIGKILL: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+_SIGNALS = {
+    134: "SIGABRT",
+    135: "SIGBUS",
+    136: "SIGFPE",
+    _SIGKILL: "SIGKILL",
+    139: "SIGSEGV",
+    141: "SIGPIPE",
+    143: "SIGTERM",
+}
 # Reasons of a container that ended because its program could not be executed: of containerd, and of cri-dockerd.
 START_ERRORS = ("StartError", "ContainerCannotRun")
 _NO_PROGRAM = re.compile(

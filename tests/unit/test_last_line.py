@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.last_line import error_line, last_line
+from queue_manager.last_line import error_line, last_line, stderr_line
 
 
 @pytest.mark.parametrize(
@@ -131,3 +131,31 @@ Execution halted
 def test_the_error_of_a_runtimes_report_is_the_line_unless_more_output_follows(report: str, line: str) -> None:
     assert error_line(report) == error_line(report.rstrip()) == error_line(report + "\n") == line
     assert error_line(report + "tried again: no data\n") == "tried again: no data"
+
+
+NO_FILE = "FileNotFoundError: data/x.csv"
+
+
+@pytest.mark.parametrize(
+    ("output", "exit_code", "line"),
+    [
+        ("reading\nno such column\n", 3, "no such column"),
+        (TRACEBACK, 1, NO_FILE),
+        ("reading\n" + TRACEBACK, 3, NO_FILE),  # in a script with another exit code
+        (TRACEBACK + "wandb: find logs at ./wandb/run-1\n", 1, NO_FILE),
+        (TRACEBACK + "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n", 1, NO_FILE),
+        (TRACEBACK + "the disk is full\n", 4, "the disk is full"),
+        (TRACEBACK + "epoch 1\nCRITICAL:root:GPU lost\n", 1, "CRITICAL:root:GPU lost"),
+        (TRACEBACK + "cat: /x: No such file or directory\n", 1, "cat: /x: No such file or directory"),
+        (TRACEBACK.replace("data/x.csv", "\n  no data/x.csv\n"), 1, "FileNotFoundError: no data/x.csv"),
+        ("+ cp /a /b\ncp: cannot stat '/a'\n+ rc=1\n++ exit 1\n", 1, "cp: cannot stat '/a'"),
+        ("+ exit 3\n", 3, "+ exit 3"),
+        ("fatal: bad\n----------\n", 1, "fatal: bad"),
+        (JAVA, 1, "Caused by: java.io.FileNotFoundException: /data/x.csv (No such file or directory)"),
+        (NODE, 1, "Error: ENOENT: no such file or directory, open '/data/x.csv'"),
+        ("", 1, ""),
+        ("\n \n", 1, ""),
+    ],
+)
+def test_the_line_of_standard_error_is_the_error_that_ended_the_program(output: str, exit_code: int, line: str) -> None:
+    assert stderr_line(output, exit_code) == line

@@ -206,7 +206,7 @@ def _add_following(commands: Commands) -> None:
     logs = commands.add_parser(
         "logs",
         help="print the logs of a Job's pods: of the newest attempts",
-        epilog="An eviction or a deactivation deletes the pods, and their logs with them, of the last attempt too. No "
+        epilog="An eviction or a deactivation deletes the pods that still run, and their logs with them. No "
         "setting keeps them; what -f has printed stays.",
     )
     logs.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")

@@ -139,7 +139,7 @@ class Agent:
         await self._sweeper.finish()
 
     async def _close_pipes(self) -> None:
-        """Release the process that keeps the output at the end of the runtime."""
+        """Release the process that keeps the output at the end of the runtime: after `shutdown`, or before `leave`."""
         try:
             await asyncio.Event().wait()
         finally:

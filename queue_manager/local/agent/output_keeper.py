@@ -11,7 +11,9 @@ after its error, or prints while it cleans up, is not. One process reads both pi
     they were at one moment: no event came while the sizes of their data were read. If each run has as many lines
     as any other, the order is exact; else lines that were written while this process slept may have changed places.
     Without inotify (not Linux) standard output goes first;
-  - when the last writer has closed both pipes, writes the end of standard error to `.err`, and then creates `.eof`.
+  - writes the end of standard error to `.err`, at most every TAIL_SECONDS: a process that left the container may hold
+    the pipes after its end;
+  - creates `.eof` when the last writer has closed both pipes.
 
 It outlives the agent: it is in a session of its own, so that no signal for the agent or a container reaches it, and it
 ends when the agent has closed its end of the socket and no pipe is left. On a full disk it reads no more of that
@@ -34,11 +36,13 @@ import sys
 import termios
 import time
 from collections.abc import Collection, Sequence
+from math import ceil, inf
 
 PIECE = 1 << 16  # bytes read at a time
 HOLD_SECONDS = 0.05
 MOST_HELD = 1 << 14
 TAIL_BYTES = 1 << 16  # of standard error that are kept: a stack trace may follow the line of the error
+TAIL_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 END = b"\0"  # of a message: the watches of both pipes and the base path; two descriptors come with each
 OUT, ERR = "out", "err"  # which stream
@@ -50,18 +54,21 @@ def merged(out: Sequence[bytes], err: Sequence[bytes], runs: Sequence[str]) -> l
     """Lines of both streams in the order of their writes.
 
     `runs`: the streams in the order in which they were written to, or as much of that as is known. The first ones may
-    be of lines that were read before: a write may be reported after its data were read.
+    be of lines that were read before: a write may be reported after its data were read. A line whose end has not been
+    read yet has a run, too: b"" stands for it.
     """
     order = list(runs)
     while order.count(OUT) > len(out) or order.count(ERR) > len(err):
         del order[0]
     order += [stream for stream in (OUT, ERR) if stream not in order]
-    lines, counts, taken = {OUT: out, ERR: err}, {OUT: order.count(OUT), ERR: order.count(ERR)}, {OUT: 0, ERR: 0}
+    lines, runs_left = {OUT: list(out), ERR: list(err)}, {OUT: order.count(OUT), ERR: order.count(ERR)}
     found: list[bytes] = []
     for stream in order:
-        some, parts, at = lines[stream], counts[stream], taken[stream]
-        found += some[at * len(some) // parts : (at + 1) * len(some) // parts]
-        taken[stream] += 1
+        left = lines[stream]
+        count = ceil(len(left) / runs_left[stream])  # longer runs first: many programs end with a single line
+        found += left[:count]
+        del left[:count]
+        runs_left[stream] -= 1
     return found
 
 
@@ -100,6 +107,7 @@ class Output:
         self.streams = {out: OutputStream(OUT), err: OutputStream(ERR)}
         self.runs: list[str] = []  # of writes since the last read: the stream of each
         self.tail = b""  # of standard error
+        self.tail_at = inf  # when it is written
         self.unwritten = b""  # while the disk is full
         self.retry_at = 0.0
         self._log: int | None = None
@@ -120,8 +128,9 @@ class Output:
         texts, ended = {OUT: b"", ERR: b""}, []
         for fd, size in sizes.items():
             piece, stream = os.read(fd, size) if size else b"", self.streams[fd]
-            if stream.kind == ERR:
+            if stream.kind == ERR and piece:
                 self.tail = (self.tail + piece)[-TAIL_BYTES:]
+                self.tail_at = min(self.tail_at, now + TAIL_SECONDS)
             texts[stream.kind] = stream.lines(piece, now) if piece else stream.rest()
             if not piece:
                 os.close(fd)
@@ -129,13 +138,17 @@ class Output:
                 ended.append(fd)
         runs, self.runs = self.runs, []
         if all(texts.values()):
-            self.append(b"".join(merged(_lines(texts[OUT]), _lines(texts[ERR]), runs)), now)
+            begun = {stream.kind: [b""] for stream in self.streams.values() if stream.held}
+            out, err = (_lines(texts[kind]) + begun.get(kind, []) for kind in (OUT, ERR))
+            self.append(b"".join(merged(out, err, runs)), now)
         else:
             self.append(b"".join(texts.values()), now)
         return ended
 
-    def release_lines(self, now: float) -> None:
-        """Write the beginnings of lines that were held long enough."""
+    def write_due(self, now: float) -> None:
+        """Write the end of standard error if it is time, and the beginnings of lines that were held long enough."""
+        if now >= self.tail_at:
+            self._write_tail()
         for stream in self.streams.values():
             if stream.held and now >= stream.since + HOLD_SECONDS:
                 self.append(stream.rest(), now)
@@ -155,18 +168,24 @@ class Output:
                 raise FileNotFoundError(self.base) from None
             self.retry_at = now + RETRY_SECONDS
 
-    def wakes_at(self) -> float | None:
-        """When there is something to do without new data; None: never."""
+    def wakes_at(self) -> float:
+        """When there is something to do without new data; inf: never."""
         if self.unwritten:
             return self.retry_at
-        return min((s.since + HOLD_SECONDS for s in self.streams.values() if s.held), default=None)
+        return min([self.tail_at, *(s.since + HOLD_SECONDS for s in self.streams.values() if s.held)])
 
     def end(self) -> None:
         """Write the end of standard error, and that the log is complete."""
+        if self.tail_at < inf:
+            self._write_tail()
         with contextlib.suppress(OSError):
-            if self.tail.strip():
-                _write(f"{self.base}.err", self.tail)
             _write(f"{self.base}.eof", b"\n")
+
+    def _write_tail(self) -> None:
+        self.tail_at = inf
+        with contextlib.suppress(OSError):
+            _write(f"{self.base}.err.new", self.tail)
+            os.rename(f"{self.base}.err.new", f"{self.base}.err")
 
     def close(self) -> None:
         """Close everything. A container that still writes gets SIGPIPE."""
@@ -290,7 +309,7 @@ class Keeper:
         try:
             if sizes is None:
                 output.append(b"", now)
-                output.release_lines(now)
+                output.write_due(now)
             else:
                 self._forget(*output.read(sizes, now))
         except FileNotFoundError:
@@ -305,7 +324,7 @@ class Keeper:
         elif was_full:
             self._listen(output)
         self._wakes.pop(output, None)
-        if (at := output.wakes_at()) is not None:
+        if (at := output.wakes_at()) < inf:
             self._wakes[output] = at
 
     def _close(self, output: Output) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import socket
 import sys
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 from queue_manager.local.agent import output_keeper
 from queue_manager.local.agent.pod_files import RunFiles
 from queue_manager.local.agent.session_process import start_session
+
+log = logging.getLogger(__name__)
 
 _IN_MODIFY = 2
 _EVENTS = 3  # the descriptor in the keeper
@@ -132,6 +135,7 @@ class OutputPipes:
         try:
             self._keeper.give(base, out, err)
         except ConnectionError:
+            log.error("the process that wrote the logs of the containers has died: those that run get SIGPIPE")
             self._keeper.reap()
             self.close()
             self._keeper = _Keeper()

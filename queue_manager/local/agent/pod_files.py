@@ -3,7 +3,7 @@
     <root>/<pod uid>/order.json            the node's decision to end the pod, with its reason (stop_order_file.py)
     <root>/<pod uid>/<container>/work      the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
-    <root>/<pod uid>/<container>/<n>.err   the end of its stderr, once the log is complete; absent without any
+    <root>/<pod uid>/<container>/<n>.err   the end of its stderr; absent without any
     <root>/<pod uid>/<container>/<n>.eof   the log is complete
     <root>/<pod uid>/<container>/<n>.idx   times at which the log had a given size (pod_logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
@@ -53,7 +53,7 @@ class RunFiles:
 
     @property
     def errors(self) -> Path:
-        """The end of stderr, once the log is complete."""
+        """The end of stderr, at most half a second old."""
         return Path(self.base + ".err")
 
     @property

@@ -194,7 +194,7 @@ class PodProcesses:
         finished = max(finished, attempt.started_at)  # mtimes come from a coarser clock
         reason = OOM_KILLED if code == supervisor.KILLED and run.oom.exists() else ""
         policy = str(container.spec.get("terminationMessagePolicy") or "")
-        return Exit(code, finished, reason, termination_message(run, policy) if code else "")
+        return Exit(code, finished, reason, termination_message(run, policy, code) if code else "")
 
     def _record_usage(self, run: RunFiles, finished: datetime, process: supervisor.Process | None) -> None:
         """Add what the container used to its file. Without room on the disk it stays unknown."""

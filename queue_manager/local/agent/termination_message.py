@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from queue_manager.last_line import TAIL_BYTES, error_line
+from queue_manager.last_line import TAIL_BYTES, error_line, stderr_line
 from queue_manager.local.agent.pod_files import RunFiles
 
 MAX_BYTES = 2048  # of the log; the limits of a kubelet (kuberuntime MaxContainerTerminationMessageLogLength)
@@ -19,14 +19,15 @@ MAX_LINES = 80
 FALLBACK = "FallbackToLogsOnError"
 
 
-def termination_message(run: RunFiles, policy: str) -> str:
+def termination_message(run: RunFiles, policy: str, exit_code: int) -> str:
     """The message of a container that exited with an error; "" if it printed nothing, or that cannot be read.
 
-    The line is that of its log if standard error has none, or is not complete: a child may still hold the pipe.
+    The line is that of its log if standard error has none.
     """
     if policy == FALLBACK:
         return "\n".join(_end_of(run.log, MAX_BYTES).decode("utf-8", "replace").splitlines()[-MAX_LINES:])
-    return (error_line(_end_of(run.errors, TAIL_BYTES)) or error_line(_end_of(run.log, TAIL_BYTES)))[:MAX_BYTES]
+    line = stderr_line(_end_of(run.errors, TAIL_BYTES), exit_code) or error_line(_end_of(run.log, TAIL_BYTES))
+    return line[:MAX_BYTES]
 
 
 def _end_of(log: Path, size: int) -> bytes:

@@ -56,13 +56,19 @@ async def output(run: RunFiles, pipes: OutputPipes, script: str) -> str:
     return run.log.read_text()
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo a; echo b >&2; echo c", "a\nb\nc\n"),
+        ("for i in 1 2 3; do echo out $i; echo err $i >&2; done", "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n"),
+        ("echo a; echo b >&2; echo c; echo d >&2; printf 'Name: '", "a\nb\nc\nd\nName: "),
+    ],
+)
 async def test_lines_written_while_the_keeper_sleeps_are_logged_in_their_order(
-    run: RunFiles, pipes: OutputPipes
+    run: RunFiles, pipes: OutputPipes, script: str, expected: str
 ) -> None:
     before = keepers()
-    ended = start(
-        run, pipes, "touch begun; until [ -e go ]; do sleep 0.02; done; echo a; echo b >&2; echo c; touch done"
-    )
+    ended = start(run, pipes, f"touch begun; until [ -e go ]; do sleep 0.02; done; {script}; touch done")
     await until((run.work / "begun").exists)
     (keeper,) = keepers() - before
     os.kill(keeper, signal.SIGSTOP)
@@ -70,7 +76,7 @@ async def test_lines_written_while_the_keeper_sleeps_are_logged_in_their_order(
     await until((run.work / "done").exists)
     os.kill(keeper, signal.SIGCONT)
     await asyncio.wait_for(ended.wait(), SECONDS)
-    assert run.log.read_text() == "a\nb\nc\n"
+    assert run.log.read_text() == expected
 
 
 async def test_no_line_ends_up_inside_one_of_the_other_stream(run: RunFiles, pipes: OutputPipes) -> None:
@@ -102,19 +108,19 @@ async def test_the_cause_is_the_last_line_of_standard_error(
     run: RunFiles, pipes: OutputPipes, script: str, cause: str
 ) -> None:
     await output(run, pipes, script)
-    assert termination_message(run, "File") == cause
+    assert termination_message(run, "File", 3) == cause
 
 
 async def test_a_kubelets_message_is_the_end_of_the_log(run: RunFiles, pipes: OutputPipes) -> None:
     await output(run, pipes, "echo boom >&2; echo cleaning up; exit 3")
-    assert termination_message(run, FALLBACK) == "boom\ncleaning up"
+    assert termination_message(run, FALLBACK, 3) == "boom\ncleaning up"
 
 
 async def test_the_cause_is_known_though_a_daemon_keeps_the_output_open(run: RunFiles, pipes: OutputPipes) -> None:
     daemon = "setsid sh -c 'echo $$ >left; exec sleep 1000' & until [ -s left ]; do sleep 0.01; done"
-    await output(run, pipes, f"{daemon}; echo boom >&2; exit 3")
+    await output(run, pipes, f"{daemon}; echo boom >&2; echo cleaning up; exit 3")
     assert not run.eof.exists()
-    assert termination_message(run, "File") == "boom"
+    assert termination_message(run, "File", 3) == "boom"
     os.kill(int((run.work / "left").read_text()), signal.SIGKILL)
     await until(run.eof.exists)
 
@@ -123,10 +129,12 @@ async def test_the_second_start_does_not_have_the_cause_of_the_first(run: RunFil
     await output(run, pipes, "echo first >&2; exit 3")
     run.reset()
     await output(run, pipes, "echo second; exit 3")
-    assert termination_message(run, "File") == "second"
+    assert termination_message(run, "File", 3) == "second"
 
 
-async def test_after_the_death_of_the_keeper_containers_start_and_are_logged(run: RunFiles, pipes: OutputPipes) -> None:
+async def test_after_the_death_of_the_keeper_containers_start_and_are_logged(
+    run: RunFiles, pipes: OutputPipes, caplog: pytest.LogCaptureFixture
+) -> None:
     before = keepers()
     assert await output(run, pipes, "echo one") == "one\n"
     (keeper,) = keepers() - before
@@ -135,6 +143,7 @@ async def test_after_the_death_of_the_keeper_containers_start_and_are_logged(run
     run.remove()
     assert await output(run, pipes, "echo two") == "two\n"
     assert len(keepers() - before) == 1
+    assert "the process that wrote the logs of the containers has died" in caplog.text
 
 
 async def test_a_container_that_writes_after_the_death_of_the_keeper_ends(run: RunFiles, pipes: OutputPipes) -> None:
@@ -162,7 +171,7 @@ async def test_a_log_that_cannot_be_written_is_written_later(run: RunFiles, pipe
     run.log.rmdir()
     await asyncio.wait_for(ended.wait(), SECONDS)
     assert run.log.read_text().splitlines() == [*map(str, range(1, 100_001)), "boom"]
-    assert termination_message(run, "File") == "boom"
+    assert termination_message(run, "File", 3) == "boom"
 
 
 async def test_the_keeper_ends_after_its_agent_and_the_last_container(tmp_path: Path) -> None:

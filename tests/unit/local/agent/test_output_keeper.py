@@ -20,6 +20,8 @@ from queue_manager.local.agent.output_keeper import ERR, MOST_HELD, OUT, OutputS
         ("b", "a", [ERR], "ab"),
         ("ab", "cd", [], "abcd"),  # nothing is known: standard output first
         ("abc", "", [OUT, ERR, OUT], "abc"),
+        ("c", "abde", [ERR, OUT, ERR], "abcde"),
+        ("cf", "abdeg", [ERR, OUT, ERR, OUT, ERR], "abcdefg"),  # longer runs first
         ("", "abc", [OUT], "abc"),
     ],
 )

@@ -17,8 +17,8 @@ def add_history_commands(commands: Commands) -> None:
         help="Jobs of the past, deleted ones too: result, cause, waits, CPU time and memory",
         epilog=f"TIME: {TIMES}, in this machine's zone. With JOB: each step of the newest Job of that name. RUN "
         "is the time with quota of all tries together, evicted ones too, WAIT all other time until the end or now, but "
-        "that in which the Job was deactivated, as in sluice ps and show. A ? is a value that the node does not know, for "
-        "instance the memory of a short pod.",
+        "that in which the Job was deactivated, as in sluice ps and show. A ? is a value that the node does not know: "
+        "the memory of a short pod.",
     )
     history.add_argument(
         "job",

@@ -38,7 +38,9 @@ import re
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from queue_manager.engine.file_descriptors import INHERITED_LIMIT
 from queue_manager.local.agent.output_pipes import OutputPipes
@@ -72,6 +74,7 @@ NAME = "sluice-container"  # $0 of the shell
 ENV = "/usr/bin/env"
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOG_POLL_SECONDS = 0.005
+EXECUTION_SECONDS = 1.0  # at most, between the return of posix_spawn and the execution of the program
 LINGER_SECONDS = 1.0  # from the end of a container to that of its log, at most
 KILLED = 128 + signal.SIGKILL
 
@@ -214,11 +217,27 @@ def adopt(run: RunFiles) -> Process | None:
     pidfd = _open(pid)
     if pidfd is None and hasattr(os, "pidfd_open"):
         return None
-    if run.base in command_line(pid):
+    if run.base in _executed_command_line(pid):
         return Process(run, pid, pidfd)
     if pidfd is not None:
         os.close(pidfd)
     return None
+
+
+def _executed_command_line(pid: int) -> Sequence[str]:
+    """The arguments of a process that may just have been started: it has none until it executes its program."""
+    end = time.monotonic() + EXECUTION_SECONDS
+    while not (found := command_line(pid)) and _is_running(pid) and time.monotonic() < end:
+        time.sleep(0.001)
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie. Without /proc: False."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def container_command(pid: int) -> Sequence[str]:
@@ -232,7 +251,8 @@ def command_line(pid: int) -> Sequence[str]:
     if os.path.exists("/proc/self/cmdline"):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
-                return file.read().decode("utf-8", "replace").split("\0")
+                text = file.read().decode("utf-8", "replace")
+                return text.split("\0") if text else []
         except (FileNotFoundError, ProcessLookupError):
             return []
     listed = subprocess.run(

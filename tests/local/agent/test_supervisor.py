@@ -211,6 +211,20 @@ async def test_a_running_container_is_adopted_and_its_end_noticed(run: RunFiles)
     assert (run.read_exit() or (None,))[0] == 5
 
 
+async def test_a_container_is_adopted_as_soon_as_it_was_started(tmp_path: Path) -> None:
+    """posix_spawn returns before the kernel knows the arguments of the new process."""
+    layout = Layout(tmp_path)
+    for number in range(20):
+        layout.create("uid", str(number))
+        run = layout.run("uid", str(number), 0)
+        first, _ = start(run, "sleep 1000")
+        second = supervisor.adopt(run)
+        assert second is not None
+        assert second.pid == first.pid
+        second.release()
+        first.signal(signal.SIGKILL)
+
+
 async def test_another_process_with_the_recorded_pid_is_not_adopted(run: RunFiles) -> None:
     run.pid.write_text(f"{os.getpid()}\n")
     assert supervisor.adopt(run) is None

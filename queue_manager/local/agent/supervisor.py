@@ -228,7 +228,7 @@ def _executed_command_line(pid: int) -> Sequence[str]:
     """The arguments of a process that may just have been started: it has none until it executes its program."""
     end = time.monotonic() + EXECUTION_SECONDS
     while not (found := command_line(pid)) and _is_running(pid) and time.monotonic() < end:
-        time.sleep(0.001)
+        time.sleep(0.001)  # nothing reports that a process executes its program
     return found
 
 

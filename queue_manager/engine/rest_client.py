@@ -15,6 +15,7 @@ from job_controller.ports import Metrics
 from queue_manager.api.api_resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.json_codec import UNDECODABLE, complete, decoder, encode, revision
+from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport_protocol import MERGE_PATCH, ApiError, Request, Response, Transport
 from queue_manager.engine.write_trail import InFlight, Write
@@ -68,6 +69,7 @@ class RestClient:
         self.transport = transport
         self._metrics = metrics
         self._server = server
+        self._loop = KeptLoop()
         self._in_flight: dict[Resource, InFlight] = {}  # of resources with attached caches
         self._attached: dict[Resource, list[_AttachedCache[Any]]] = {}
 
@@ -240,6 +242,7 @@ class RestClient:
             key,
             request,
             server=self._server,
+            loop=self._loop,
             metrics=self._metrics,
             in_flight=self._in_flight.get(resource),
         )

@@ -6,7 +6,6 @@ ours can be joined. BEHAVIOUR.md#q95-cause-ids.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -18,6 +17,7 @@ from queue_manager.api.api_resources import Resource
 from queue_manager.engine import tracing
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.json_codec import UNDECODABLE, decoder
+from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.tracing import WriteSpan
 from queue_manager.engine.transport_protocol import Request, Response
 
@@ -41,6 +41,7 @@ class Write:
         request: Request,
         *,
         server: str,
+        loop: KeptLoop,
         metrics: Metrics | None,
         in_flight: InFlight | None,
     ) -> None:
@@ -52,6 +53,7 @@ class Write:
         self._resource = f"{resource}/{subresource}" if subresource else str(resource)
         self._key = key
         self._server = server
+        self._loop = loop
         self._metrics = metrics
         self._in_flight = in_flight
         self._cause: CauseId | None = None
@@ -61,7 +63,7 @@ class Write:
         self._span: WriteSpan | None = None
 
     def __enter__(self) -> Self:
-        self._started = asyncio.get_running_loop().time()
+        self._started = self._loop.time()
         headers: tuple[tuple[str, str], ...] = ()
         if tracing.tracer is not None:
             self._block = tracing.tracer.write(self.request, self._resource, self._template(), self._server)
@@ -102,7 +104,7 @@ class Write:
 
     def _observe(self) -> None:
         if self._metrics is not None:
-            seconds = asyncio.get_running_loop().time() - self._started
+            seconds = self._loop.time() - self._started
             self._metrics.observe(WRITE_DURATION, {"verb": self._verb, "resource": self._resource}, seconds)
 
     def _log(self, error: BaseException | None) -> None:

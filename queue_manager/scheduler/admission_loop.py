@@ -83,7 +83,8 @@ class Scheduler:
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
-            self._trail.changed(new.metadata.uid)
+            if self._quota_cache.changed.is_set():  # by this change, or with it: a cycle follows
+                self._trail.changed(new.metadata.uid)
         elif old is not None:
             self._rejections.forget(old.metadata.uid)
 

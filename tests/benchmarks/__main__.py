@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
-import platform
 import sys
 from importlib import import_module
 from pathlib import Path
 
-from tests.benchmarks.bench_decisions import anchor
+from tests.benchmarks.interpreter import interpreter
 
 
 def main(wanted: list[str]) -> int:
@@ -54,14 +52,6 @@ def arguments(found: dict[str, str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark of the list below (default: all)")
     return parser
-
-
-def interpreter() -> str:
-    """The Python build and its speed, which is part of every figure: builds differ by a factor of up to 1.8."""
-    loop = min(anchor() for _ in range(10)) * 1e3
-    return (
-        f"Python {platform.python_version()}, {os.cpu_count()} cores; a loop over 100,000 integers takes {loop:.1f} ms"
-    )
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from queue_manager.engine.process_tuning import event_loop, tune_garbage_collect
 from queue_manager.engine.rest_client import Page, RestClient
 from queue_manager.engine.transport_protocol import Request, Transport
 from tests.benchmarks import queue_report
+from tests.benchmarks.interpreter import interpreter
 from tests.benchmarks.queue_load import IN_FLIGHT, PLAIN_IN_FLIGHT, Load, PlainClient, Stalled, client_of
 from tests.benchmarks.queue_record import Record
 from tests.benchmarks.queue_shape import Shape
@@ -165,6 +166,7 @@ async def set_up(client: RestClient, shape: Shape) -> None:
 
 async def bench(shape: Shape, config: str) -> None:
     print(queue_report.headline(shape), flush=True)
+    print(interpreter(), flush=True)
     with ControlPlane.start() as plane:
         install_kinds(plane)
         print("a plain client makes the same writes, without a queue ...", flush=True)

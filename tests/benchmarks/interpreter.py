@@ -1,4 +1,4 @@
-"""The Python build that ran a benchmark. It is part of every figure: builds of one version differ by a factor of 1.8."""
+"""The Python build that ran a benchmark, a part of every figure: builds of one version differ by a factor of 1.8."""
 
 from __future__ import annotations
 

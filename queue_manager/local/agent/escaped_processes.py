@@ -21,6 +21,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from queue_manager.local.agent.proc_stat import GONE, process_stat
 from queue_manager.local.agent.supervisor import container_command
 
 MARK = "SLUICE_POD_UID"
@@ -77,22 +78,13 @@ def leftover_processes(root: Path) -> dict[Path, list[LeftoverProcess]]:
     """
     found: dict[Path, list[LeftoverProcess]] = {}
     for pid in (pid for pids in marked().values() for pid in pids):
-        mark, started = mark_of(pid), _started(pid)
-        if mark is None or started is None or not mark.place:
+        mark, stat = mark_of(pid), process_stat(pid)
+        if mark is None or stat is None or not mark.place:
             continue
         if not os.path.exists(mark.place) and not (root / mark.uid).exists():
-            process = LeftoverProcess(started, pid, " ".join(container_command(pid)).strip())
+            process = LeftoverProcess(stat.started, pid, " ".join(container_command(pid)).strip())
             found.setdefault(Path(mark.place).parents[1], []).append(process)
     return {folder: sorted(processes) for folder, processes in found.items()}
-
-
-def _started(pid: int) -> float | None:
-    """The start time of a process in seconds since boot; None if the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    except (FileNotFoundError, ProcessLookupError, IndexError):
-        return None
 
 
 def mark_of(pid: int) -> Mark | None:
@@ -100,7 +92,7 @@ def mark_of(pid: int) -> Mark | None:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except GONE:
         return None
     uid = _value(variables, MARK).decode("ascii", "replace")
     return Mark(uid, os.fsdecode(_value(variables, PLACE))) if uid else None

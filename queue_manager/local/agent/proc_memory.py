@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_manager.local.agent.escaped_processes import marked
+from queue_manager.local.agent.proc_stat import GONE, process_stat
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Limit(NamedTuple):
@@ -74,8 +74,9 @@ def by_container(sizes: Mapping[int, int], sessions: Mapping[int, str]) -> dict[
 def _by_session(pids: Collection[int], measure: Callable[[int], int]) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for pid in pids:
-        session = session_of(pid)
-        sizes[session] = sizes.get(session, 0) + measure(pid)
+        stat = process_stat(pid)
+        if stat is not None:
+            sizes[stat.session] = sizes.get(stat.session, 0) + measure(pid)
     return sizes
 
 
@@ -106,13 +107,4 @@ def _rollup(pid: int, *names: str) -> int:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             return sum(int(line.split()[1]) << 10 for line in file if line.split()[0] in wanted)
     except GONE:
-        return 0
-
-
-def session_of(pid: int) -> int:
-    """The session of a process; 0 if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[3])
-    except (*GONE, IndexError):
         return 0

@@ -7,23 +7,22 @@ agent, and no CPU time of processes that were killed together with the superviso
 
 from __future__ import annotations
 
-import os
 import re
 
-from queue_manager.local.agent.proc_memory import GONE, proportional
+from queue_manager.local.agent.proc_memory import proportional
+from queue_manager.local.agent.proc_stat import GONE, TICKS_PER_SECOND, process_stat
 from queue_manager.local.agent.resource_usage import Usage
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 def sample(supervisor: int) -> Usage:
     """The CPU time of a supervisor and its descendants, and the peak memory of those descendants."""
     processes = descendants(supervisor)
-    ticks = [_ticks(pid) for pid in (supervisor, *processes)]
+    ticks = sum(stat.ticks for pid in (supervisor, *processes) if (stat := process_stat(pid)) is not None)
     peaks = [_peak(pid) for pid in processes]
     together = sum(map(proportional, processes)) if len(processes) > 1 else 0
-    return Usage(sum(ticks) / _TICKS if any(ticks) else None, max([together, *peaks]) or None)
+    return Usage(ticks / TICKS_PER_SECOND if ticks else None, max([together, *peaks]) or None)
 
 
 def descendants(pid: int) -> list[int]:
@@ -35,12 +34,6 @@ def descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return found
-
-
-def _ticks(pid: int) -> int:
-    """The CPU time of a process and the children it has waited for, in ticks; 0 if it is gone."""
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
-    return sum(map(int, fields[11:15]))
 
 
 def _peak(pid: int) -> int:

@@ -40,11 +40,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from queue_manager.engine.file_descriptors import INHERITED_LIMIT
 from queue_manager.local.agent.output_pipes import OutputPipes
 from queue_manager.local.agent.pod_files import RunFiles
+from queue_manager.local.agent.proc_stat import ZOMBIE, process_stat
 from queue_manager.local.agent.resource_usage import Usage, of_child, own_peak
 from queue_manager.local.agent.session_process import start_session
 
@@ -234,10 +234,8 @@ def _executed_command_line(pid: int) -> Sequence[str]:
 
 def _is_running(pid: int) -> bool:
     """Whether a process exists and is no zombie. Without /proc: False."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    stat = process_stat(pid)
+    return stat is not None and stat.state != ZOMBIE
 
 
 def container_command(pid: int) -> Sequence[str]:

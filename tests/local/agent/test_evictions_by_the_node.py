@@ -104,12 +104,11 @@ def test_the_message_is_in_the_status_and_in_the_condition() -> None:
 def test_shared_memory_is_divided_among_its_processes() -> None:
     pid = os.getpid()
     assert 0 < proc_memory.proportional(pid) <= proc_memory.resident(pid)
-    assert proc_memory.session_of(pid) == os.getsid(pid)
 
 
 def test_an_ended_process_uses_no_memory() -> None:
     gone = 2**22 + 1
-    assert (proc_memory.resident(gone), proc_memory.proportional(gone), proc_memory.session_of(gone)) == (0, 0, 0)
+    assert (proc_memory.resident(gone), proc_memory.proportional(gone)) == (0, 0)
 
 
 # --- with processes ---

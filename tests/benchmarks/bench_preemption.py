@@ -1,6 +1,7 @@
 """How long a search for victims takes among 10 000 candidates, and the cycle around it. In milliseconds of CPU.
 
-Victims are few (the usual case), or half of the candidates must go, or none suffice: too few of them may be preempted.
+Victims are few (the usual case), a tenth of the candidates, half, or all but one; or none suffice: too few of them may
+be preempted.
 They are in the preemptor's own ClusterQueue, or in a cohort of 100 others, which borrow: from the preemptor, which
 reclaims its quota, or from the cohort, from which the preemptor borrows as well; the same with fair sharing.
 """
@@ -72,7 +73,7 @@ def main() -> None:
     print(f"{'candidates':<32} {'cpus wanted':>12} {'victims':>8} {'search':>10} {'cycle':>10}")
     for case in CASES:
         state = _full(case)
-        for wanted in (3, HALF, CANDIDATES - 1):
+        for wanted in (3, 1_000, HALF, CANDIDATES - 1):
             _show(case, state, wanted)
     for case in TOO_FEW:
         _show(case, _full(case), CANDIDATES if case.protected == 1 and case.lends else 6000)

@@ -251,17 +251,19 @@ class JobQueueController:
         return all(self._cluster_queues.get("", a.cluster_queue) is not None for a in admissions if a is not None)
 
     def _report_rejected_annotations(self, job: Job) -> None:
-        """Record an Event about labels and annotations that no webhook has rejected and that have no effect; once for
-        each text."""
+        """Record an Event about labels and annotations that no webhook has rejected and that have no effect, or not
+        their own; once for each text.
+        """
         own, annotations = job.metadata.labels, job.metadata.annotations
         bounds = self._settings.bounds
         name = own.get(keys.PRIORITY_CLASS, "")
-        problems = {
-            "the configuration applies": overrides.errors(annotations, bounds),
-            f"WorkloadPriorityClass {name} cannot set this": overrides.errors(self._of_class(job), bounds),
-            "this has no effect": webhook.malformed_metadata(own, annotations),
-        }
-        texts = ["; ".join([*map(str, errors), effect]) for effect, errors in problems.items() if errors]
+        configured = "the configuration applies"
+        problems = (
+            ("", overrides.errors(annotations, bounds), configured),
+            (f"WorkloadPriorityClass {name}: ", overrides.errors(self._of_class(job), bounds), configured),
+            ("", webhook.malformed_metadata(own, annotations), "this has no effect"),
+        )
+        texts = [place + "; ".join([*map(str, errors), effect]) for place, errors, effect in problems if errors]
         text = "; ".join(texts)
         if text != self._rejected_annotations.get(job.metadata.uid, "") and not finished(job.status):
             self._rejected_annotations[job.metadata.uid] = text

@@ -6,8 +6,8 @@
 
 The annotations are copied from the Job to its Workload, and read there. A minimum runtime may also be an annotation of
 the Job's WorkloadPriorityClass; that of the Job takes precedence. Admission rejects malformed values and values out of
-bounds in both. Where no admission runs, and after the bounds have changed, such a value is ignored. See
-BEHAVIOUR.md#q24-overrides and BEHAVIOUR.md#q53-minimum-runtime.
+bounds in both. Where no admission runs, and after the bounds have changed, such a value is ignored, but a minimum
+runtime beyond its bound counts up to it. See BEHAVIOUR.md#q24-overrides and BEHAVIOUR.md#q53-minimum-runtime.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from queue_manager import durations
@@ -40,10 +41,9 @@ def of_class(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def accepted(annotations: Mapping[str, str], bounds: Bounds) -> dict[str, str]:
-    """The overrides that are valid and within `bounds`."""
-    return {
-        key: annotations[key] for key in KEYS if key in annotations and _check(key, annotations[key], bounds) is None
-    }
+    """The overrides that are valid and within `bounds`, and a minimum runtime beyond its bound, which counts up to it."""
+    kept = replace(bounds, max_min_runtime=inf) if bounds.max_min_runtime is not None else bounds
+    return {key: annotations[key] for key in KEYS if key in annotations and _check(key, annotations[key], kept) is None}
 
 
 def effective(settings: PodsReadySettings, annotations: Mapping[str, str]) -> PodsReadySettings:

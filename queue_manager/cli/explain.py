@@ -36,6 +36,7 @@ from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.explanation_rows import FlavorRow, PreemptionRow
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobState
 from queue_manager.visibility.reason_codes import ReasonClass
+from queue_manager.visibility.released_quota_times import DELAYED
 from queue_manager.visibility.short_messages import of_last_attempt
 
 CODES = {ReasonClass.NEVER: EXIT_NEVER, ReasonClass.FAULT: EXIT_UNEXPECTED}
@@ -184,7 +185,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("memory", found.advice),
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
         ("message", _message(found)),
-        ("starts by", [deadline(found.starts_by, now)] if found.starts_by else []),
+        ("starts by", [f"{deadline(found.starts_by, now)}, {DELAYED}"] if found.starts_by else []),
         ("starts when", found.changes),
         ("released", _released(found, now)),
         ("next", list(filter(None, [found.log_command, found.next_command]))),

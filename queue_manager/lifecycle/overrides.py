@@ -41,7 +41,7 @@ def of_class(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def accepted(annotations: Mapping[str, str], bounds: Bounds) -> dict[str, str]:
-    """The overrides that are valid and within `bounds`, and a minimum runtime beyond its bound, which counts up to it."""
+    """The overrides that are valid and within `bounds`; also a minimum runtime beyond them, which counts up to them."""
     kept = replace(bounds, max_min_runtime=inf) if bounds.max_min_runtime is not None else bounds
     return {key: annotations[key] for key in KEYS if key in annotations and _check(key, annotations[key], kept) is None}
 

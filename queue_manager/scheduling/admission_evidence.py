@@ -26,7 +26,7 @@ from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
+from queue_manager.scheduling.quota_tree import FlavorResource, blocking_limits, is_within_quota
 from queue_manager.scheduling.victim_search import may_reclaim
 from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 
@@ -36,7 +36,8 @@ class FlavorEvidence(NamedTuple):
 
     `free`: what the ClusterQueue may use now. That includes what it would borrow (`borrowable`), and excludes what is
     kept for preemptors (`kept`). `limit`: the most that it could use if nothing else ran. `mode`: None if the scheduler
-    has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it.
+    has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it. `limited_by`: the
+    ClusterQueue and Cohorts but for whose borrowing limits the request would fit now, or if nothing else ran.
     """
 
     pod_set: str
@@ -50,6 +51,7 @@ class FlavorEvidence(NamedTuple):
     mode: Mode | None = None
     reason: str = ""
     why: tuple[str, ...] = ()
+    limited_by: tuple[str, ...] = ()
 
     @property
     def is_short(self) -> bool:
@@ -170,7 +172,11 @@ class _Judge:
     ) -> FlavorEvidence:
         node = self.queue.node
         free = self.planned.free(node, fr)
-        own = max(0, node.quota(fr).nominal - self.planned.used(node, fr))
+        own, most = max(0, node.quota(fr).nominal - self.planned.used(node, fr)), node.potential(fr)
+        if requested > most:
+            limits = blocking_limits(node, fr, requested, unused=True) or []
+        else:
+            limits = self.planned.blocking_limits(node, fr, requested) if requested > free else []
         return FlavorEvidence(
             pod_set=pod_set,
             flavor=fr.flavor,
@@ -179,10 +185,11 @@ class _Judge:
             free=free,
             borrowable=max(0, free - own),
             kept=max(0, self.planned.unclaimed(node, fr) - free),
-            limit=node.potential(fr),
+            limit=most,
             mode=attempt.mode if attempt is not None else None,
             reason=attempt.reason if attempt is not None else "",
             why=tuple(attempt.texts) if attempt is not None else (),
+            limited_by=tuple(f"{'Cohort' if each.is_cohort else 'ClusterQueue'} {each.name}" for each in limits),
         )
 
     # --- who holds the quota ---

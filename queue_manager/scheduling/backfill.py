@@ -63,7 +63,7 @@ class Candidate:
 class Promise:
     """What is promised to the head of a ClusterQueue: it starts at `starts_by` or before, and uses `usage` then.
 
-    `starts_by` NEVER: unknown.
+    `starts_by` NEVER: unknown. `borrow`: the borrow level then, 0 within its own nominal quota.
     """
 
     head: Info
@@ -71,6 +71,7 @@ class Promise:
     starts_by: datetime
     usage: Usage
     ended: tuple[Holding, ...] = field(repr=False)  # the Workloads that have ended by then
+    borrow: int = 0
 
 
 class Backfilling:
@@ -139,7 +140,7 @@ def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime,
     count, assignment = found
     start = _end(running[count - 1], now)
     ended = tuple(h for h in running if _end(h, now) <= start)
-    return Promise(head, queue, start, assignment.usage, ended)
+    return Promise(head, queue, start, assignment.usage, ended, assignment.borrow)
 
 
 def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now: datetime) -> bool:

@@ -21,7 +21,7 @@ from typing import ParamSpec, TypeVar
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, smallest_subtree
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, blocking_limits, smallest_subtree
 from queue_manager.scheduling.workload_info import Info
 
 Amounts = dict[FlavorResource, int]
@@ -78,6 +78,14 @@ class PlannedUsage:
     def used(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The current usage."""
         return self._as_now(node, lambda: node.usage.get(fr, 0))
+
+    def blocking_limits(self, node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
+        """The nodes whose borrowing limits alone keep `amount` from being free (`quota_tree.blocking_limits`)."""
+        planned = blocking_limits(node, fr, amount)
+        now = self._as_now(node, blocking_limits, node, fr, amount) if self._differs(node) else planned
+        if planned is None or now is None:
+            return []
+        return [each for each in node.path() if each in planned or each in now]
 
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this usage is available both now and after all planned preemptions (`free`)."""

@@ -181,6 +181,24 @@ def smallest_subtree(node: QuotaNode, height: int) -> QuotaNode:
     return node
 
 
+def blocking_limits(
+    node: QuotaNode, fr: FlavorResource, amount: int, *, unused: bool = False
+) -> list[QuotaNode] | None:
+    """The nodes whose borrowing limits alone keep `amount` more from fitting, from `node` up; None if it would not fit
+    without any such limit either. `unused`: as if nothing ran (`QuotaNode.potential`, else `QuotaNode.available`).
+    """
+    found, each, kept = [], node, 0
+    while each.parent is not None:
+        used, local = 0 if unused else each.usage.get(fr, 0), each.local_quota(fr)
+        kept += max(0, local - used)
+        limit = each.quota(fr).borrowing_limit
+        if limit is not None and kept + each.subtree.get(fr, 0) - local - max(0, used - local) + limit < amount:
+            found.append(each)
+        each = each.parent
+    free = kept + each.subtree.get(fr, 0) - (0 if unused else each.usage.get(fr, 0))
+    return found if amount <= free else None
+
+
 def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:
     """Whether the subtree uses no more than its own quota of each of these."""
     return all(node.usage.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from job_controller.model import Key
-from queue_manager.api import reasons
+from queue_manager.api import keys, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.preemption_advice import NO_WAYS
@@ -17,7 +17,13 @@ from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.explanation_rows import nearest
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
-from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects, Judgement, victims_of
+from queue_manager.visibility.scheduler_judgement import (
+    NEVER_REASONS,
+    ClusterObjects,
+    Judgement,
+    KeptForHead,
+    victims_of,
+)
 
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
 IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
@@ -49,6 +55,9 @@ def decided(
     if found.head is not None and found.reason not in _DESPITE_A_HEAD:
         name = _head_name(found.head, objects) if may_name(found.head.namespace) else ""
         return _behind(found, name, argument)
+    if found.kept_for is not None and not nearest(_rows(found), found.reason):
+        name = _head_name(found.kept_for.head, objects) if may_name(found.kept_for.head.namespace) else ""
+        return _kept_for_head(found, found.kept_for, name)
     if text_of is None:
         return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {argument}")
     sentence, changes = text_of(found)
@@ -72,6 +81,21 @@ def _behind(found: Judgement, head: str, argument: str) -> Finding:
     changes = (f"{head or 'that Workload'} is admitted, or leaves the queue",)
     command = f"sluice explain {head}" if head else f"sluice show {argument}"
     return _finding(found, reason_codes.BEHIND_HEAD, sentence, changes, command)
+
+
+def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
+    """`head`: the Job for which backfilling keeps the quota that is free; "" if the reader may not know it."""
+    whose = head or f"a Workload {ANOTHERS}"
+    kept = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {whose}"
+    sentence = f"{kept}: it has waited longer (backfill)."
+    changes = [f"{head or 'that Workload'} is admitted, or leaves the queue, and enough quota is free then"]
+    longest, most = found.info.longest_run if found.info is not None else None, kept_for.most_seconds
+    if most is None and longest is None:
+        changes.append(f"it declares a maximum execution time ({keys.MAX_EXEC_TIME})")
+    elif most:
+        changes.append(f"it declares a maximum execution time of at most {most} s ({keys.MAX_EXEC_TIME})")
+    command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
+    return _finding(found, found.reason, sentence, changes, command)
 
 
 # --- one function per reason: (sentence, changes) ----------------------------------------------------------
@@ -98,7 +122,7 @@ def _waits_for_victims(found: Judgement) -> Text:
 def _exceeds(found: Judgement) -> Text:
     queue = f"ClusterQueue {found.cluster_queue}"
     over = nearest(_rows(found), found.reason)
-    changes = (f"an admin raises the quota of {queue}",)
+    changes = (*_limits_raised(over), f"an admin raises the quota of {queue}")
     if not over:  # several pod sets together
         return sentence_of(f"{queue} can never use that much: {found.message}"), (f"{LESS_REQUESTED} less", *changes)
     asks = _joined(_amount(row, row.requested) for row in over)
@@ -124,8 +148,22 @@ def _waits_for_quota(found: Judgement) -> Text:
         return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
     asks = _joined(_amount(row, row.requested) for row in lacking)
     free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
-    kept = "; what is released is kept for it" if found.promise is not None else ""
-    return f"It requests {asks}, and {queue} has {free} free{kept}.", (_release(found, lacking), *_by_preemption(found))
+    kept, beside = "; what is released is kept for it" if found.promise is not None else "", ""
+    if found.kept_for is not None:
+        kept = "; what is released is kept for a Workload that has waited longer (backfill)"
+        beside = ", beside what that one needs"
+    limits = _limits_raised(lacking)
+    because = ", because of borrowing limits" if limits else ""
+    sentence = f"It requests {asks}, and {queue} has {free} free{because}{kept}."
+    return sentence, (_release(found, lacking) + beside, *limits, *_by_preemption(found))
+
+
+def _limits_raised(lacking: Sequence[FlavorEvidence]) -> list[str]:
+    """The borrowing limits that an admin has to raise so that all of these fit; none if that is not enough."""
+    if not lacking or not all(row.limited_by for row in lacking):
+        return []
+    names = _joined(dict.fromkeys(name for row in lacking for name in row.limited_by))
+    return [f"an admin raises the borrowing limit of {names}"]
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:

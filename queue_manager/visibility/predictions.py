@@ -33,6 +33,7 @@ from queue_manager.visibility.obstacles import Obstacle, further
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preempted_for
+from queue_manager.visibility.released_quota_times import DELAYED
 from queue_manager.visibility.wire_types import Pod
 
 NO_WORKLOAD = (
@@ -236,7 +237,7 @@ def _kept_for_it(outlook: Explanation | None) -> list[Prediction]:
     kept = "quota that is released is kept for it (backfill)"
     if outlook.starts_by is None:
         return [_untimed(kept)]
-    return [Prediction(at=outlook.starts_by, what=f"the Job starts at the latest: {kept}")]
+    return [Prediction(at=outlook.starts_by, what=f"the Job starts at the latest, {DELAYED}; {kept}")]
 
 
 def _preempted(workload: Workload) -> list[Prediction]:

@@ -17,10 +17,12 @@ from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility.scheduler_judgement import Judgement
 
 KEPT = "not known: what is released is kept for a Workload that preempts others"
+KEPT_FOR_HEAD = "not known: what is released is kept for a Workload that has waited longer (backfill)"
 STOPPING = "not known: Workloads are being stopped, or run for longer than they declare"
 UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
 ANOTHERS_JOB = "a Job of another namespace"
 TAKEN = "unless others before it take it"
+DELAYED = "unless one of higher priority comes, or another ClusterQueue takes its own quota"  # a promised start
 
 
 class ExpectedRelease(NamedTuple):
@@ -43,7 +45,7 @@ def release_of(
     if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.promise is not None:
         return None
     if found.release is None:
-        return ExpectedRelease(None, KEPT)
+        return ExpectedRelease(None, KEPT if found.kept_for is None else KEPT_FOR_HEAD)
     if found.release.starts_by >= NEVER:
         return ExpectedRelease(None, UNDECLARED)
     if found.release.starts_by <= now:

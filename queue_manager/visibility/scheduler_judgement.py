@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
+from typing import NamedTuple
 
 from job_controller.model import Key
+from job_controller.times import later
 from queue_manager.api import messages, reasons
 from queue_manager.api.types import (
     AdmissionCheck,
@@ -33,7 +35,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.admission_evidence import Evidence, evidence
-from queue_manager.scheduling.backfill import Backfilling, Promise, promise
+from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
@@ -69,6 +71,18 @@ class Place:
     ahead: Mapping[Key, int]  # by LocalQueue
 
 
+class KeptForHead(NamedTuple):
+    """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for.
+
+    `starts_by`: its promise. `most_seconds`: the declared maximum execution time with which a Workload may pass it now;
+    None: any one.
+    """
+
+    head: Key
+    starts_by: datetime
+    most_seconds: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What the scheduler decides about a pending Workload.
@@ -80,8 +94,9 @@ class Judgement:
     `closed`: whether its queues do not exist or do not admit.
     `inactive`: what keeps its ClusterQueue inactive, or "".
     `promise`: with backfilling, when the head of the queue for which quota is kept starts at the latest.
+    `kept_for`: with backfilling, the head that it may not delay.
     `release`: when enough quota is released for one that waits for quota, if all that run end as declared; None if what
-    is released is kept for a preemptor.
+    is released is kept for a preemptor or for such a head.
     """
 
     reason: str
@@ -96,6 +111,7 @@ class Judgement:
     closed: bool = False
     inactive: str = ""
     promise: Promise | None = None
+    kept_for: KeptForHead | None = None
     release: Promise | None = None
 
 
@@ -218,15 +234,57 @@ class ClusterState:
         reason, message = ("", "") if isinstance(outcome, Admit) else (outcome.reason, outcome.message)
         shown = evidence(self.state, name, info, self._now)
         promised = self._promise(name, info)
-        release = self._release(name, info) if reason == reasons.WAITING_FOR_QUOTA else None
+        release, kept_for = self._release(name, info) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
         return Judgement(
-            reason, message, name, info, outcome, place, head, twin, shown, promise=promised, release=release
+            reason,
+            message,
+            name,
+            info,
+            outcome,
+            place,
+            head,
+            twin,
+            shown,
+            promise=promised,
+            kept_for=kept_for,
+            release=release,
         )
 
-    def _release(self, name: str, info: Info) -> Promise | None:
+    def _release(self, name: str, info: Info) -> tuple[Promise | None, KeptForHead | None]:
+        """When enough quota is released for this Workload, and the head for which it is kept in that case."""
         if self._is_behind_a_preemptor(name, info):
+            return None, None
+        release = promise(self.state, self.state.queues[name], info, self._now)
+        before = self._head_before(name, info, release)
+        if before is None:
+            return release, None
+        seconds = int((before.starts_by - self._now).total_seconds())
+        most = max(0, seconds) if before.starts_by < NEVER else None
+        kept_for = KeptForHead(before.head.key, before.starts_by, most)
+        longest = info.longest_run
+        passes = longest is not None and release.starts_by < NEVER
+        passes = passes and later(release.starts_by, longest or 0) <= before.starts_by
+        return (release if passes else None), kept_for
+
+    def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
+        """With backfilling, the promise to the first aged head that this Workload may not delay. In another
+        ClusterQueue it may use its own nominal quota all the same.
+        """
+        backfilling, heads = self._rehearsal.backfilling, self.queues.waiting_heads()
+        if backfilling is None:
             return None
-        return promise(self.state, self.state.queues[name], info, self._now)
+        found = [
+            (head, other)
+            for other in self.state.relatives(name)
+            if (head := heads.get(other)) is not None
+            and head.rank < info.rank
+            and backfilling.is_aged(head, self._now)
+            and (other == name or release.starts_by >= NEVER or release.borrow)
+        ]
+        if not found:
+            return None
+        head, other = min(found, key=lambda each: each[0].rank)
+        return promise(self.state, self.state.queues[other], head, self._now)
 
     def _promise(self, name: str, info: Info) -> Promise | None:
         """Return backfilling's promise to this Workload; None unless it is a head that found no quota, and the first

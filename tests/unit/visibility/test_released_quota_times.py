@@ -12,12 +12,27 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
-from queue_manager.visibility.released_quota_times import KEPT, STOPPING, UNDECLARED
+from queue_manager.visibility.released_quota_times import KEPT, KEPT_FOR_HEAD, STOPPING, UNDECLARED
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, workload
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
 
 RUNS_LONG = {"maximumExecutionTimeSeconds": 900}
+CQ, OTHER = (
+    cluster_queue(name, cohortName="c", namespaceSelector={}, quotas={"f": {"cpu": "2"}}) for name in ("cq", "other")
+)
+
+
+def in_cohort(*workloads: Workload) -> ClusterObjects:
+    """Two ClusterQueues that share quota, and LocalQueue o of the second one."""
+    return ClusterObjects(
+        workloads=workloads,
+        local_queues=[local_queue(), local_queue("o", cluster_queue="other")],
+        cluster_queues=[CQ, OTHER],
+        cohorts=(),
+        flavors=[flavor()],
+        namespaces=NAMESPACES,
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,21 +100,10 @@ def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:
 def test_of_two_heads_that_share_quota_the_first_has_a_promise(created: float, is_first: bool) -> None:
     """What is released goes to the older head of the cohort, although its ClusterQueue borrows for it."""
     keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
-    queues = [
-        cluster_queue(name, cohortName="c", namespaceSelector={}, quotas={"f": {"cpu": "2"}})
-        for name in ("cq", "other")
-    ]
     other = workload("o", queueName="o", created=created, requests={"cpu": "2"})
     waits = workload(created=15, requests={"cpu": "2"})
-    objects = ClusterObjects(
-        workloads=[waits, other, holding("r", "4", **RUNS_LONG)],
-        local_queues=[local_queue(), local_queue("o", cluster_queue="other")],
-        cluster_queues=queues,
-        cohorts=(),
-        flavors=[flavor()],
-        namespaces=NAMESPACES,
-    )
-    found = explained(job(), waits, above=queues[0], objects=objects, settings=keeps)
+    objects = in_cohort(waits, other, holding("r", "4", **RUNS_LONG))
+    found = explained(job(), waits, above=CQ, objects=objects, settings=keeps)
     assert (found.kept_for_it, found.starts_by) == (is_first, at(900) if is_first else None)
     assert ("kept for it" in found.sentence, found.release != "") == (is_first, not is_first)
 
@@ -110,3 +114,56 @@ def test_the_end_of_what_is_being_stopped_is_not_given_as_a_time() -> None:
     stopping = holding("r", "4", maximumExecutionTimeSeconds=10)
     found = explained(job(), workload(requests={"cpu": "2"}), [stopping], settings=keeps)
     assert (found.kept_for_it, found.starts_by) == (True, None)
+
+
+MAX_TIME = "kueue.x-k8s.io/max-exec-time-seconds"
+
+
+@pytest.mark.parametrize(
+    ("longest", "runs", "change"),
+    [
+        pytest.param(None, RUNS_LONG, f"it declares a maximum execution time of at most 800 s ({MAX_TIME})", id="none"),
+        pytest.param(801, RUNS_LONG, f"it declares a maximum execution time of at most 800 s ({MAX_TIME})", id="long"),
+        pytest.param(None, {}, f"it declares a maximum execution time ({MAX_TIME})", id="a head without a promise"),
+    ],
+)
+def test_one_that_may_not_delay_the_head_is_told_for_whom_quota_is_kept(longest, runs, change) -> None:
+    """Two cpus are free, and kept for `head`, which needs four; what is released next is kept for it too."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    own = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
+    waits = workload(created=20, requests={"cpu": "1"}, **own)
+    head = workload("head", created=10, requests={"cpu": "4"})
+    found = explained(job(), waits, [head, holding("r", "2", **runs)], 100, settings=keeps)
+    assert (
+        found.sentence == "The free quota of ClusterQueue cq is kept for default/head: it has waited longer (backfill)."
+    )
+    assert found.changes == ["default/head is admitted, or leaves the queue, and enough quota is free then", change]
+    assert (found.next_command, found.released_by, found.release) == (
+        "sluice explain default/head",
+        None,
+        KEPT_FOR_HEAD,
+    )
+
+
+@pytest.mark.parametrize(("longest", "by"), [(None, None), (600, None), (500, 400)])
+def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(longest, by) -> None:
+    """`s` has to end at 400, when two cpus are free, and `head` starts at 900 at the latest."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    own = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
+    waits = workload(created=20, requests={"cpu": "1"}, **own)
+    head = workload("head", created=10, requests={"cpu": "4"})
+    running = [holding("r", "2", **RUNS_LONG), holding("s", "2", maximumExecutionTimeSeconds=400)]
+    found = explained(job(), waits, [head, *running], 100, settings=keeps)
+    assert found.released_by == (at(by) if by is not None else None)
+    assert found.sentence.endswith("free; what is released is kept for a Workload that has waited longer (backfill).")
+    assert found.changes[0] == "running Workloads release 1 cpu of flavor f, beside what that one needs"
+
+
+def test_the_own_quota_of_another_queue_is_not_kept_for_a_head() -> None:
+    """`head` borrows from the cohort; what `r` releases is the nominal quota of the other ClusterQueue."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    head = workload("head", queueName="o", created=10, requests={"cpu": "4"})
+    waits = workload(created=20, requests={"cpu": "2"})
+    objects = in_cohort(waits, head, holding("r", "2", **RUNS_LONG))
+    found = explained(job(), waits, above=CQ, objects=objects, settings=keeps)
+    assert found.released_by == at(900)

@@ -17,6 +17,7 @@ from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, UNSEEN_CLASS, PredictionContext
+from queue_manager.visibility.released_quota_times import DELAYED
 from queue_manager.visibility.show_record import JobView, job_view
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import (
@@ -453,7 +454,12 @@ def outlook(**more: Any) -> Explanation:
         ({"kept_for_it": True}, [(None, "quota that is released is kept for it (backfill)")]),
         (
             {"kept_for_it": True, "starts_by": at(90)},
-            [(90, "the Job starts at the latest: quota that is released is kept for it (backfill)")],
+            [
+                (
+                    90,
+                    f"the Job starts at the latest, {DELAYED}; quota that is released is kept for it (backfill)",
+                )
+            ],
         ),
     ],
 )

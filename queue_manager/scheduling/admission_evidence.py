@@ -26,7 +26,7 @@ from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, blocking_limits, is_within_quota
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, blocking_limits, is_within_quota
 from queue_manager.scheduling.victim_search import may_reclaim
 from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 
@@ -37,7 +37,8 @@ class FlavorEvidence(NamedTuple):
     `free`: what the ClusterQueue may use now. That includes what it would borrow (`borrowable`), and excludes what is
     kept for preemptors (`kept`). `limit`: the most that it could use if nothing else ran. `mode`: None if the scheduler
     has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it. `limited_by`: the
-    ClusterQueue and Cohorts but for whose borrowing limits the request would fit now, or if nothing else ran.
+    ClusterQueue and Cohorts but for whose borrowing limits the request would fit now. `limited_unused`: those but for
+    whose limits it would fit if nothing else ran.
     """
 
     pod_set: str
@@ -52,6 +53,7 @@ class FlavorEvidence(NamedTuple):
     reason: str = ""
     why: tuple[str, ...] = ()
     limited_by: tuple[str, ...] = ()
+    limited_unused: tuple[str, ...] = ()
 
     @property
     def is_short(self) -> bool:
@@ -172,11 +174,7 @@ class _Judge:
     ) -> FlavorEvidence:
         node = self.queue.node
         free = self.planned.free(node, fr)
-        own, most = max(0, node.quota(fr).nominal - self.planned.used(node, fr)), node.potential(fr)
-        if requested > most:
-            limits = blocking_limits(node, fr, requested, unused=True) or []
-        else:
-            limits = self.planned.blocking_limits(node, fr, requested) if requested > free else []
+        own = max(0, node.quota(fr).nominal - self.planned.used(node, fr))
         return FlavorEvidence(
             pod_set=pod_set,
             flavor=fr.flavor,
@@ -185,11 +183,12 @@ class _Judge:
             free=free,
             borrowable=max(0, free - own),
             kept=max(0, self.planned.unclaimed(node, fr) - free),
-            limit=most,
+            limit=node.potential(fr),
             mode=attempt.mode if attempt is not None else None,
             reason=attempt.reason if attempt is not None else "",
             why=tuple(attempt.texts) if attempt is not None else (),
-            limited_by=tuple(f"{'Cohort' if each.is_cohort else 'ClusterQueue'} {each.name}" for each in limits),
+            limited_by=_names(self.planned.blocking_limits(node, fr, requested)),
+            limited_unused=_names(blocking_limits(node, fr, requested, unused=True) or ()),
         )
 
     # --- who holds the quota ---
@@ -312,6 +311,10 @@ class _Judge:
         shared = set(self.queue.node.path())
         below = (node for node in self.state.queues[cluster_queue].node.path() if node not in shared)
         return any(is_within_quota(node, preemptor.needs) for node in below)
+
+
+def _names(nodes: Iterable[QuotaNode]) -> tuple[str, ...]:
+    return tuple(f"{'Cohort' if node.is_cohort else 'ClusterQueue'} {node.name}" for node in nodes)
 
 
 def _quotas(group: ResourceGroup) -> Iterator[tuple[str, str]]:

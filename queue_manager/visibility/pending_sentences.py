@@ -29,6 +29,7 @@ MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
 IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
 ANOTHERS = "which is of another namespace"
 LESS_REQUESTED = "it requests"
+_OF_QUOTA = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA)
 OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
@@ -122,7 +123,7 @@ def _waits_for_victims(found: Judgement) -> Text:
 def _exceeds(found: Judgement) -> Text:
     queue = f"ClusterQueue {found.cluster_queue}"
     over = nearest(_rows(found), found.reason)
-    changes = (*_limits_raised(over), f"an admin raises the quota of {queue}")
+    changes = (*_limits_raised(found), f"an admin raises the quota of {queue}")
     if not over:  # several pod sets together
         return sentence_of(f"{queue} can never use that much: {found.message}"), (f"{LESS_REQUESTED} less", *changes)
     asks = _joined(_amount(row, row.requested) for row in over)
@@ -152,18 +153,32 @@ def _waits_for_quota(found: Judgement) -> Text:
     if found.kept_for is not None:
         kept = "; what is released is kept for a Workload that has waited longer (backfill)"
         beside = ", beside what that one needs"
-    limits = _limits_raised(lacking)
-    because = ", because of borrowing limits" if limits else ""
+    limits = _limits_raised(found)
+    because = ", because of a borrowing limit" if all(row.limited_by for row in lacking) else ""
     sentence = f"It requests {asks}, and {queue} has {free} free{because}{kept}."
     return sentence, (_release(found, lacking) + beside, *limits, *_by_preemption(found))
 
 
-def _limits_raised(lacking: Sequence[FlavorEvidence]) -> list[str]:
-    """The borrowing limits that an admin has to raise so that all of these fit; none if that is not enough."""
-    if not lacking or not all(row.limited_by for row in lacking):
+def _limits_raised(found: Judgement) -> list[str]:
+    """The borrowing limits that an admin has to raise so that it fits into one of the flavors, with what is free there;
+    of one that can never fit, if nothing else runs.
+
+    None of a Workload with several pod sets, which need the quota together.
+    """
+    never, rows = found.reason == reasons.EXCEEDS_MAX_QUOTA, _rows(found)
+    if len({row.pod_set for row in rows}) > 1:
         return []
-    names = _joined(dict.fromkeys(name for row in lacking for name in row.limited_by))
-    return [f"an admin raises the borrowing limit of {names}"]
+    short = [row for row in rows if row.requested > (row.limit if never else row.free)]
+    fitting = {row.resource for row in rows if row not in short}
+    missing = {row.resource for row in rows} - fitting  # in whatever flavor
+    limits = {}
+    for flavor in dict.fromkeys(row.flavor for row in short):
+        lacks = [row for row in short if row.flavor == flavor]
+        limits_of_each = [row.limited_unused if never else row.limited_by for row in lacks]
+        is_of_quota = all(row.reason in _OF_QUOTA for row in lacks)
+        if all(limits_of_each) and is_of_quota and missing <= {row.resource for row in lacks}:
+            limits[_joined(dict.fromkeys(name for names in limits_of_each for name in names))] = None
+    return [f"an admin raises the borrowing limit of {names}" for names in limits]
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:

@@ -8,18 +8,20 @@ any store, and crowded ones, in which most Workloads wait for quota. Others are 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any, TypeVar
 
 import pytest
 from msgspec import structs
 
 from job_controller.model import ObjectMeta
 from queue_manager.api import reasons
-from queue_manager.api.types import ClusterQueue, Preemption, Workload, stops
+from queue_manager.api.types import ClusterQueue, Cohort, Preemption, ResourceGroup, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing.outcomes import is_active
@@ -37,6 +39,7 @@ from tests.simulation.cohort_play import play
 from tests.simulation.cohort_samples import State
 from tests.simulation.recount import Recount
 from tests.simulation.stores import (
+    FLAVORS,
     Decided,
     crowded_settings,
     crowded_store,
@@ -44,7 +47,7 @@ from tests.simulation.stores import (
     random_settings,
     store,
 )
-from tests.unit.queueing.builders import T0
+from tests.unit.queueing.builders import T0, cohort
 
 STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
 BATCH = 100
@@ -67,6 +70,7 @@ def explained(w: Workload, objects: ClusterObjects, settings: WorkloadSettings, 
     return explain(None, w, Surroundings(objects, settings, local, above), now)
 
 
+Q = TypeVar("Q", ClusterQueue, Cohort)
 STOPPED = {"HOLD/Suspended"}
 NEVER_CODES = {f"NEVER/{reason}" for reason in NEVER_REASONS}
 
@@ -271,6 +275,75 @@ def changed_policies(objects: ClusterObjects, name: str) -> Iterator[tuple[str, 
 def with_policy(objects: ClusterObjects, queue: ClusterQueue, policy: Preemption) -> ClusterObjects:
     changed = structs.replace(queue, spec=structs.replace(queue.spec, preemption=policy))
     return replace(objects, cluster_queues=[changed if each is queue else each for each in objects.cluster_queues])
+
+
+@pytest.mark.parametrize("batch", batches(STORES))
+def test_a_borrowing_limit_is_named_if_and_only_if_raising_it_helps(batch: int) -> None:
+    """One Workload of one pod set is pending. Without the limits that are named the scheduler admits it."""
+    seen: Counter[str] = Counter()
+    for seed in range(batch, batch + BATCH):
+        rng = Random(seed)
+        cohorts = [cohort("left", "top", quotas_of_left(rng)), cohort("top", "", {"spot": {"cpu": "2"}})]
+        objects = replace(crowded_store(rng), cohorts=cohorts)
+        settings = replace(random_settings(rng), pods_ready=None, backfill=None)
+        running = [w for w in objects.workloads if reserves_quota(w)]
+        for w in [each for each in objects.workloads if waits(each)][:3]:
+            alone = replace(objects, workloads=[*running, w])
+            found = explained(w, alone, settings)
+            if found.code not in ("WAIT/WaitingForQuota", "NEVER/ExceedsMaxQuota"):
+                continue
+            advice = [change for change in found.changes if change.startswith("an admin raises the borrowing limit of")]
+            limited = {
+                name for text in advice for name in re.findall(r"(?:ClusterQueue|Cohort) \S+?(?=,|$| and )", text)
+            }
+            if advice:
+                then = decide(without_limits(alone, limited), settings).decisions[w.metadata.uid]
+                helps = then.admitted if found.code.startswith("WAIT") else then.reason != "ExceedsMaxQuota"
+                assert helps, (seed, w.metadata.name, advice, then)
+            elif found.code.startswith("WAIT"):
+                assert not decide(without_limits(alone), settings).decisions[w.metadata.uid].admitted, (seed, found)
+            seen["named" if advice else "not"] += 1
+    assert min(seen["named"], seen["not"]) > 0, seen
+
+
+def quotas_of_left(rng: Random) -> dict[str, Any]:
+    """Quotas of a Cohort, with borrowing limits."""
+    return {
+        name: {"cpu": {"nominalQuota": str(rng.randint(0, 2)), "borrowingLimit": str(rng.randint(0, 2))}}
+        for name in FLAVORS
+    }
+
+
+def without_limits(objects: ClusterObjects, names: Collection[str] | None = None) -> ClusterObjects:
+    """The objects without the borrowing limits of these ClusterQueues and Cohorts; None: of all."""
+
+    def unlimited(groups: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+        return tuple(
+            structs.replace(
+                group,
+                flavors=tuple(
+                    structs.replace(
+                        flavor,
+                        resources=tuple(structs.replace(each, borrowing_limit=None) for each in flavor.resources),
+                    )
+                    for flavor in group.flavors
+                ),
+            )
+            for group in groups
+        )
+
+    def opened(kind: str, each: Q) -> Q:
+        if names is not None and f"{kind} {each.metadata.name}" not in names:
+            return each
+        return structs.replace(
+            each, spec=structs.replace(each.spec, resource_groups=unlimited(each.spec.resource_groups))
+        )
+
+    return replace(
+        objects,
+        cluster_queues=[opened("ClusterQueue", each) for each in objects.cluster_queues],
+        cohorts=[opened("Cohort", each) for each in objects.cohorts],
+    )
 
 
 def test_candidates_that_do_not_suffice_let_it_wait_even_without_them() -> None:

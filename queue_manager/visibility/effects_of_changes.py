@@ -114,8 +114,7 @@ def with_near_flavor(text: str, queue: ClusterQueue, names: KnownNames) -> str:
     """Return why a ClusterQueue is inactive, with a flavor whose name is near to a missing one that it names."""
     used = (flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
     missing = next((name for name in used if name not in names.flavors), "")
-    near = _near(missing, names.flavors)
-    return f"{text.rstrip('.')}{near}" if near else text
+    return f"{text.rstrip('.')}{_near(missing, names.flavors)}"
 
 
 def _near(name: str, names: Collection[str]) -> str:

@@ -17,6 +17,7 @@ from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.explanation_rows import nearest
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
+from queue_manager.visibility.released_quota_times import TAKEN
 from queue_manager.visibility.scheduler_judgement import (
     NEVER_REASONS,
     ClusterObjects,
@@ -116,8 +117,8 @@ def _waits_for_victims(found: Judgement) -> Text:
     victims = victims_of(found)
     if not victims:
         return "Workloads that are being stopped for another one make room for it too.", ("they have stopped",)
-    stop = "Workload is" if victims == 1 else "Workloads are"
-    return f"{victims} {stop} being stopped to make room for it.", ("all of their pods have stopped",)
+    stop, those = ("Workload is", "that Workload") if victims == 1 else ("Workloads are", "those Workloads")
+    return f"{victims} {stop} being stopped to make room for it.", (f"all pods of {those} have stopped",)
 
 
 def _exceeds(found: Judgement) -> Text:
@@ -149,14 +150,20 @@ def _waits_for_quota(found: Judgement) -> Text:
         return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
     asks = _joined(_amount(row, row.requested) for row in lacking)
     free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
-    kept, beside = "; what is released is kept for it" if found.promise is not None else "", ""
+    kept = "; what is released is kept for it" if found.promise is not None else ""
     if found.kept_for is not None:
         kept = "; what is released is kept for a Workload that has waited longer (backfill)"
-        beside = ", beside what that one needs"
-    limits = _limits_raised(found)
     because = ", because of a borrowing limit" if all(row.limited_by for row in lacking) else ""
     sentence = f"It requests {asks}, and {queue} has {free} free{because}{kept}."
-    return sentence, (_release(found, lacking) + beside, *limits, *_by_preemption(found))
+    of_quota = [change + _for_others(found) for change in (_release(found, lacking), *_limits_raised(found))]
+    return sentence, (*of_quota, *_by_preemption(found))
+
+
+def _for_others(found: Judgement) -> str:
+    """Say that not all of the quota that becomes free is for this Workload."""
+    if found.kept_for is not None:
+        return ", beside what that one needs"
+    return f", {TAKEN}" if found.place is not None and found.place.position > 1 else ""
 
 
 def _limits_raised(found: Judgement) -> list[str]:

@@ -107,7 +107,9 @@ def annotations() -> Target:
     def decode(head: str, body: bytes) -> None:
         given = read.decode(body)
         wrong, accepted = overrides.errors(given, bounds), overrides.accepted(given, bounds)
-        assert len(wrong) + len(accepted) == sum(key in given for key in overrides.KEYS)
+        refused = {key for key in overrides.KEYS if any(error.field.endswith(f"[{key}]") for error in wrong)}
+        assert refused | accepted.keys() == given.keys() & set(overrides.KEYS)
+        assert refused & accepted.keys() <= {keys.MIN_RUNTIME}, "beyond its bound"
         overrides.effective(settings, given)
         meta = model.ObjectMeta(name="a", namespace="b", uid="u", annotations=given, labels=given)
         job = model.Job(metadata=meta, spec=model.JobSpec(parallelism=2, completions=2))

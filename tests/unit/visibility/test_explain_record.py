@@ -291,7 +291,7 @@ def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
     assert (check.policy, check.verdict, check.running) == ("withinClusterQueue: Never", "PolicyNever", 2)
     assert found.position is not None
     assert (found.position.cluster_queue, found.position.of, found.position.local_queue) == (2, 2, 2)
-    assert found.changes[0] == "running Workloads release 2 cpu of flavor f"
+    assert found.changes[0] == "running Workloads release 2 cpu of flavor f, unless others before it take it"
 
 
 def test_a_reader_who_may_not_see_all_gets_the_published_reason_and_no_foreign_name() -> None:

@@ -178,7 +178,7 @@ def _limits_raised(found: Judgement) -> list[str]:
     short = [row for row in rows if row.requested > (row.limit if never else row.free)]
     fitting = {row.resource for row in rows if row not in short}
     missing = {row.resource for row in rows} - fitting  # in whatever flavor
-    limits = {}
+    limits: dict[str, None] = {}
     for flavor in dict.fromkeys(row.flavor for row in short):
         lacks = [row for row in short if row.flavor == flavor]
         limits_of_each = [row.limited_unused if never else row.limited_by for row in lacks]

@@ -38,11 +38,13 @@ def release_of(
     now: datetime,
     may_name: Callable[[str], bool] = lambda namespace: True,
 ) -> ExpectedRelease | None:
-    """When enough quota is released for a Workload that waits for quota; None for any other, and for one for which
-    backfilling keeps quota. `jobs`: namespace and name of the Job of each Workload. `may_name`: of which namespaces the
+    """When enough quota is released for a Workload that waits for quota; None for any other, and for one to which
+    backfilling promises a start. `jobs`: namespace and name of the Job of each Workload. `may_name`: of which namespaces the
     reader may know the Jobs.
     """
-    if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.promise is not None:
+    if found is None or found.reason != reasons.WAITING_FOR_QUOTA:
+        return None
+    if found.promise is not None and now < found.promise.starts_by < NEVER:
         return None
     if found.release is None:
         return ExpectedRelease(None, KEPT if found.kept_for is None else KEPT_FOR_HEAD)

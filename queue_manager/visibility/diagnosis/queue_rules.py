@@ -105,7 +105,8 @@ def inactive_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 def _cut(cohort: str, cohorts: Sequence[Cohort]) -> str:
     """The command that breaks the cycle above `cohort`, the same for all queues of the cycle; "" without a cycle.
 
-    It removes the parent of a Cohort. One with limits is refused that: they need a parent.
+    It removes the parent of a Cohort, and once it has none, changes nothing. One with limits is refused that: they need
+    a parent.
     """
     known = {one.metadata.name: one for one in cohorts}
     way: list[str] = []
@@ -116,8 +117,8 @@ def _cut(cohort: str, cohorts: Sequence[Cohort]) -> str:
         return ""
     cycle = sorted(way[way.index(cohort) :])
     chosen = next((name for name in cycle if not _has_limits(known[name])), "")
-    change = '[{"op":"remove","path":"/spec/parentName"}]'
-    return f"kubectl patch cohort {chosen} --type json -p '{change}'" if chosen else f"kubectl edit cohort {cycle[0]}"
+    change = '{"spec":{"parentName":null}}'
+    return f"kubectl patch cohort {chosen} --type merge -p '{change}'" if chosen else f"kubectl edit cohort {cycle[0]}"
 
 
 def _has_limits(cohort: Cohort) -> bool:

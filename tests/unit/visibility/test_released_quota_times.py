@@ -73,6 +73,15 @@ def test_nothing_is_said_of_released_quota_to_one_that_does_not_wait_for_it() ->
     assert (promised.starts_by, promised.release) == (at(900), "")
 
 
+@pytest.mark.parametrize(
+    ("runs", "seconds", "text"), [({}, 100, UNDECLARED), (RUNS_LONG, 950, STOPPING)], ids=["undeclared", "overdue"]
+)
+def test_a_head_to_which_no_start_can_be_promised_is_told_why(runs, seconds, text) -> None:
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    found = explained(job(), workload(requests={"cpu": "2"}), [holding("r", "4", **runs)], seconds, settings=keeps)
+    assert (found.kept_for_it, found.starts_by, found.release) == (True, None, text)
+
+
 def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None:
     """The one that runs is being stopped for `first`, which has the higher priority."""
     above = cluster_queue(namespaceSelector={}, preemption={"withinClusterQueue": "LowerPriority"})

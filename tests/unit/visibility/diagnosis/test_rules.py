@@ -494,7 +494,7 @@ def test_a_passing_state_counts_only_if_a_second_snapshot_has_it() -> None:
 def test_a_cycle_is_mended_at_a_cohort_of_the_cycle() -> None:
     cohorts = [cohort("a", "b"), cohort("b", "c"), cohort("c", "b")]
     [found] = examine(replace(HEALTHY, cluster_queues=[inactive("CohortCycleDetected")], cohorts=cohorts))
-    assert found.command.startswith("kubectl patch cohort b ")
+    assert found.command == """kubectl patch cohort b --type merge -p '{"spec":{"parentName":null}}'"""
 
 
 def test_a_cycle_is_mended_at_a_cohort_whose_parent_may_be_removed() -> None:

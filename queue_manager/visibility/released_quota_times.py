@@ -39,8 +39,8 @@ def release_of(
     may_name: Callable[[str], bool] = lambda namespace: True,
 ) -> ExpectedRelease | None:
     """When enough quota is released for a Workload that waits for quota; None for any other, and for one to which
-    backfilling promises a start. `jobs`: namespace and name of the Job of each Workload. `may_name`: of which namespaces the
-    reader may know the Jobs.
+    backfilling promises a start. `jobs`: namespace and name of the Job of each Workload. `may_name`: of which
+    namespaces the reader may know the Jobs.
     """
     if found is None or found.reason != reasons.WAITING_FOR_QUOTA:
         return None

@@ -182,6 +182,7 @@ class Scheduler:
         written, retry_after = False, 0.0
         try:
             if workload is not None:
+                await self._preemptions.written(decision.cluster_queue)
                 component = event_reasons.SCHEDULER_COMPONENT
                 latest = await self._writer.write(
                     workload, lambda draft: self._reserve(draft, decision), component, Cause.ADMISSION

@@ -189,10 +189,6 @@ class Queues:
 
     # --- the scheduler's view ---
 
-    def may_have_head(self, now: datetime) -> bool:
-        """Whether `heads` may find a Workload to try in any ClusterQueue."""
-        return bool(self._eligible) or bool(self._backoff_ends and self._backoff_ends[0][0] <= now)
-
     def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
         `now`.

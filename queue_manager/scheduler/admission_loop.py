@@ -83,8 +83,7 @@ class Scheduler:
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
-            if self._quota_cache.changed.is_set():  # by this change, or with it: a cycle follows
-                self._trail.changed(new.metadata.uid)
+            self._trail.changed(new.metadata.uid)
         elif old is not None:
             self._rejections.forget(old.metadata.uid)
 
@@ -182,7 +181,6 @@ class Scheduler:
         written, retry_after = False, 0.0
         try:
             if workload is not None:
-                await self._preemptions.written(decision.cluster_queue)
                 component = event_reasons.SCHEDULER_COMPONENT
                 latest = await self._writer.write(
                     workload, lambda draft: self._reserve(draft, decision), component, Cause.ADMISSION

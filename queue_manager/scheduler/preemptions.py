@@ -33,7 +33,6 @@ from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.quota_state import SchedulerState
-from queue_manager.scheduling.quota_tree import QuotaNode
 from queue_manager.scheduling.victim_search import Victim
 
 CONCURRENT_EVICTIONS = 8
@@ -61,7 +60,7 @@ class Preemptions:
         self._pod_error = pod_error
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._slots = asyncio.Semaphore(CONCURRENT_EVICTIONS)
-        self._tasks: dict[asyncio.Task[None], QuotaNode] = {}  # with the root of the cohorts
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
         """Stop starting writes."""
@@ -70,22 +69,10 @@ class Preemptions:
 
     def preempt(self, decision: Preempt) -> None:
         """Assume the evictions, keep the quota for the preemptor, and start the writes."""
-        state = self._quota_cache.state
-        running = await_victims(state, self._quota_cache.queues, decision)
+        running = await_victims(self._quota_cache.state, self._quota_cache.queues, decision)
         task = asyncio.get_running_loop().create_task(self._carry_out(decision, running))
-        self._tasks[task] = state.queues[decision.cluster_queue].node.root
-        task.add_done_callback(self._tasks.pop)
-
-    async def written(self, cluster_queue: str) -> None:
-        """Wait for the evictions that are being written in the cohorts of a ClusterQueue.
-
-        An admission may count on quota that they release for another preemptor. If it were written and they were not,
-        as at a crash, it would have taken what is kept for that one.
-        """
-        queue = self._quota_cache.state.queues.get(cluster_queue)
-        writing = [task for task, root in self._tasks.items() if queue is not None and root is queue.node.root]
-        if writing:
-            await asyncio.wait(writing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _carry_out(self, decision: Preempt, victims: Iterable[Victim]) -> None:
         """Evict the victims, then write to the preemptor that it waits for them."""

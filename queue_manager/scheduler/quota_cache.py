@@ -9,6 +9,7 @@ QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -39,7 +40,6 @@ from queue_manager.api.types import (
     Workload,
 )
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.queue_entry import configure, read, waits
 from queue_manager.lifecycle.steps import WorkloadContext
@@ -68,7 +68,6 @@ class QuotaCache:
         self.queues = Queues()
         self.changed = CycleTrigger()
         self._clock = runtime.clock
-        self._loop = KeptLoop()
         self._take_settings(settings)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
@@ -120,7 +119,7 @@ class QuotaCache:
         If a cohort has released quota, its refused Workloads are eligible again at the time that `released_quota`
         gives.
         """
-        released = self._released_quota.take(self._loop.time())
+        released = self._released_quota.take(asyncio.get_running_loop().time())
         if released:
             self.requeue_within_reach(self.state.relatives_of_all(released), now)
         return self.queues.heads(self._is_tried, now)
@@ -164,10 +163,12 @@ class QuotaCache:
         if released is not None:
             if retry_after:
                 delayed = self.queues.get(candidate.key)
-                self._loop.get().call_later(retry_after, self._end_retry_delay, delayed, released.cluster_queue)
+                asyncio.get_running_loop().call_later(
+                    retry_after, self._end_retry_delay, delayed, released.cluster_queue
+                )
             for listener in self.recount_listeners:
                 listener(released)
-        self._wake()
+        self.changed.set()
 
     def _end_retry_delay(self, delayed: Info | None, cluster_queue: str) -> None:
         """Enqueue the Workload again if it has not changed. Runs on a timer, since the wall clock may be set back."""
@@ -200,23 +201,26 @@ class QuotaCache:
             self.queues.requeue_inadmissible(cluster_queues, now)
             return
         idle = not self._stale
-        still_refused = outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now)
-        self._stale.add(still_refused, self._loop.time())
+        self._stale.add(outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now), self._time())
         if idle and self._stale:
             self._refresh_later()
 
     def _refresh_later(self) -> None:
-        self._loop.get().call_later(self._stale.turn_seconds, self._refresh)
+        asyncio.get_running_loop().call_later(self._stale.turn_seconds, self._refresh)
 
     def _refresh(self) -> None:
         """Try the refused Workloads again whose messages are due, if the quota in use has changed."""
-        cluster_queues, turns = self._stale.take(self._loop.time())
+        cluster_queues, turns = self._stale.take(self._time())
         for name in cluster_queues:
             self.queues.refresh(name, turns)
         if cluster_queues:
             self.changed.set()
         if self._stale:
             self._refresh_later()
+
+    @staticmethod
+    def _time() -> float:
+        return asyncio.get_running_loop().time()
 
     def view(self, workload: Workload) -> WorkloadContext:
         """Return what the rules of the life cycle need to know about the queues of a Workload."""
@@ -264,12 +268,7 @@ class QuotaCache:
             released = self.state.release(new.metadata.uid)
             self._enqueue(new)
             self._released(released)
-        self._wake()
-
-    def _wake(self) -> None:
-        """Wake the scheduler if it may find a Workload to try. Released quota wakes it by itself (`_free`)."""
-        if self.queues.may_have_head(self._clock.now()):
-            self.changed.set()
+        self.changed.set()
 
     def _hold(self, workload: Workload) -> None:
         """Count the quota that a Workload holds now, free what it held before, and react to a changed priority."""
@@ -333,11 +332,10 @@ class QuotaCache:
 
     def _free(self, cluster_queue: str) -> None:
         """Record that the ClusterQueue has released quota or may release more, so that its cohort is tried again."""
-        queue = self.state.queues.get(cluster_queue)
-        root = queue.node.root if queue is not None else None
-        pause = self._released_quota.add(cluster_queue, root, self._loop.time())
+        queue, loop = self.state.queues.get(cluster_queue), asyncio.get_running_loop()
+        pause = self._released_quota.add(cluster_queue, queue.node.root if queue is not None else None, loop.time())
         if pause:
-            self._loop.get().call_later(pause, self.changed.set)
+            loop.call_later(pause, self.changed.set)
         elif pause is not None:
             self.changed.set()
 
@@ -396,7 +394,7 @@ class QuotaCache:
         """
         self.requeue_inadmissible(concerned)
         if again:
-            self._loop.get().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
+            asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:

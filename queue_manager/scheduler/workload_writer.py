@@ -56,8 +56,7 @@ class WorkloadWriter:
         self._queue = WriteQueue(settings.pending_reason_period)
         self._pending: dict[Key, list[_PendingWrite]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._explanation_due = asyncio.Event()
-        self._next_explanation: float | None = None  # loop time at which `_pace_explanations` wakes by itself
+        self._explanation_added = asyncio.Event()
         self._loop = KeptLoop()
         runtime.add_urgent_writes(lambda: self._queue.urgent)
         runtime.support(self._pace_explanations)
@@ -65,7 +64,7 @@ class WorkloadWriter:
     def reconfigure(self, settings: WorkloadSettings) -> None:
         """Apply changed settings."""
         self._queue.period = settings.pending_reason_period
-        self._explanation_due.set()
+        self._explanation_added.set()
 
     @property
     def is_busy(self) -> bool:
@@ -112,7 +111,7 @@ class WorkloadWriter:
         self._remove(key, slot)
         uid = workload.metadata.uid
         self._add(key, _PendingWrite(uid, transition, component, cause, _ignore, failed, CURRENT.get(), slot))
-        self._wake_earlier()
+        self._explanation_added.set()
 
     def withdraw(self, key: Key, slot: str) -> None:
         """Drop the queued explanation of this slot, if any, because it no longer holds."""
@@ -138,27 +137,22 @@ class WorkloadWriter:
         """Start the queued explanations at their pace."""
         try:
             while True:
-                self._explanation_due.clear()
+                self._explanation_added.clear()
                 self._start_writes()
-                self._next_explanation = self._queue.wake_at(self._loop.time())
+                wake_at = self._queue.wake_at(self._loop.time())
+                pause = None if wake_at is None else max(0.0, wake_at - self._loop.time())
                 try:
-                    async with asyncio.timeout_at(self._next_explanation):
-                        await self._explanation_due.wait()
+                    async with asyncio.timeout(pause):
+                        await self._explanation_added.wait()
                 except TimeoutError:
                     pass
         finally:
             for task in self._tasks:
                 task.cancel()
 
-    def _wake_earlier(self) -> None:
-        """Wake `_pace_explanations` if an explanation is due before the time for which it waits."""
-        due = self._queue.wake_at(self._loop.time())
-        if due is not None and (self._next_explanation is None or due < self._next_explanation):
-            self._explanation_due.set()
-
     def _start_writes(self) -> None:
         while (key := self._queue.take(self._loop.time())) is not None:
-            task = self._loop.get().create_task(self._write_pending(key), name=f"write {key}")
+            task = asyncio.create_task(self._write_pending(key), name=f"write {key}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -179,7 +173,8 @@ class WorkloadWriter:
         finally:
             self._queue.done(key, self._loop.time())
             self._start_writes()
-            self._wake_earlier()
+            if len(self._queue):
+                self._explanation_added.set()
 
     # --- one write ---
 

@@ -39,8 +39,7 @@ class WriteQueue:
         self.period = period
         self._urgent: OrderedDict[Key, None] = OrderedDict()
         self._explaining: OrderedDict[Key, float] = OrderedDict()  # since when
-        self._writing_urgent: set[Key] = set()
-        self._writing_explanation: set[Key] = set()
+        self._writing: dict[Key, bool] = {}  # True: it is an explanation
         self._added: dict[Key, bool] = {}  # while writing; True: an explanation
         self._taken = 0
         self._next_explanation = 0.0
@@ -52,7 +51,7 @@ class WriteQueue:
     @property
     def urgent(self) -> int:
         """Urgent keys, queued or being written."""
-        return len(self._urgent) + len(self._writing_urgent)
+        return len(self._urgent) + len(self._writing) - self._explaining_slots_used()
 
     @property
     def is_busy(self) -> bool:
@@ -61,7 +60,7 @@ class WriteQueue:
 
     def add(self, key: Key, now: float, *, explains: bool) -> None:
         """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent."""
-        if key in self._writing_urgent or key in self._writing_explanation:
+        if key in self._writing:
             self._added[key] = explains and self._added.get(key, True)
         elif not explains:
             self._explaining.pop(key, None)
@@ -75,44 +74,40 @@ class WriteQueue:
 
     def take(self, now: float) -> Key | None:
         """The next key to write, to be followed by `done`; None if none may be written now."""
-        if self._slots_used() >= SLOTS:
+        if len(self._writing) >= SLOTS:
             return None
         explains = self._takes_explanation(now)
         if not explains and not self._urgent:
             return None
         key, _ = (self._explaining if explains else self._urgent).popitem(last=False)
         self._taken += 1
-        (self._writing_explanation if explains else self._writing_urgent).add(key)
+        self._writing[key] = explains
         if explains:
             self._next_explanation = self._start_of_pace(now) + self._pause(now)
         return key
 
     def done(self, key: Key, now: float) -> None:
         """Record that the write of the key has ended; queue the key again if it was added meanwhile."""
-        self._writing_urgent.discard(key)
-        self._writing_explanation.discard(key)
+        del self._writing[key]
         explains = self._added.pop(key, None)
         if explains is not None:
             self.add(key, now, explains=explains)
 
     def wake_at(self, now: float) -> float | None:
         """When `take` may return an explanation for which only the pace is missing; None: not before a change."""
-        if not self._explaining or not self._has_explaining_slot():
+        if not self._explaining or len(self._writing) >= SLOTS or self._explaining_slots_used() >= EXPLAINING_SLOTS:
             return None
         return max(now, self._next_explanation)
 
     def _takes_explanation(self, now: float) -> bool:
-        if not self._explaining or not self._has_explaining_slot():
+        if not self._explaining or self._explaining_slots_used() >= EXPLAINING_SLOTS:
             return False
         if self.period > 0 and now < self._next_explanation:
             return False
         return not self._urgent or (self._taken % FAIR_TURN == 0 and now >= self._deadline())
 
-    def _slots_used(self) -> int:
-        return len(self._writing_urgent) + len(self._writing_explanation)
-
-    def _has_explaining_slot(self) -> bool:
-        return self._slots_used() < SLOTS and len(self._writing_explanation) < EXPLAINING_SLOTS
+    def _explaining_slots_used(self) -> int:
+        return sum(self._writing.values())
 
     def _deadline(self) -> float:
         """The time by which the oldest explanation should be written."""

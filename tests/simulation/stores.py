@@ -293,7 +293,7 @@ def decide(objects: ClusterObjects, settings: WorkloadSettings, now: datetime = 
 
 
 async def _decide(objects: ClusterObjects, settings: WorkloadSettings) -> Decided:
-    _, quota_cache, scheduler = started(objects, settings)
+    _, quota_cache, scheduler = _start(objects, settings)
     reported = _reports(scheduler)
     while scheduler.cycle():
         pass
@@ -323,7 +323,7 @@ def rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> l
 
 
 async def _rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> list[tuple[Rest, Rest]]:
-    runtime, quota_cache, scheduler = started(objects, settings)
+    runtime, quota_cache, scheduler = _start(objects, settings)
     state, left, found = quota_cache.state, list(objects.workloads), []
     while True:
         while scheduler.cycle():
@@ -349,8 +349,7 @@ def _rest(quota_cache: QuotaCache) -> Rest:
     return Rest(held, {uid: dict(each.victims) for uid, each in state.reservations.items()})
 
 
-def started(objects: ClusterObjects, settings: WorkloadSettings) -> tuple[Runtime, QuotaCache, Scheduler]:
-    """A scheduler that has read this store and has run no cycle."""
+def _start(objects: ClusterObjects, settings: WorkloadSettings) -> tuple[Runtime, QuotaCache, Scheduler]:
     runtime = Runtime(NoServer(), virtual_clock(), Random(0))
     writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)

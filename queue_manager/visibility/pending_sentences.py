@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from job_controller.model import Key
-from queue_manager.api import keys, reasons
+from queue_manager.api import keys, messages, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.preemption_advice import NO_WAYS
@@ -57,7 +57,7 @@ def decided(
     if found.head is not None and found.reason not in _DESPITE_A_HEAD:
         name = _head_name(found.head, objects) if may_name(found.head.namespace) else ""
         return _behind(found, name, argument)
-    if found.kept_for is not None and not nearest(_rows(found), found.reason):
+    if found.kept_for is not None and found.message == messages.KEPT_FOR_HEAD_MESSAGE:
         name = _head_name(found.kept_for.head, objects) if may_name(found.kept_for.head.namespace) else ""
         return _kept_for_head(found, found.kept_for, name)
     if text_of is None:

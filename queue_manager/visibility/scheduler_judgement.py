@@ -74,12 +74,10 @@ class Place:
 class KeptForHead(NamedTuple):
     """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for.
 
-    `starts_by`: its promise. `most_seconds`: the declared maximum execution time with which a Workload may pass it now;
-    None: any one.
+    `most_seconds`: the declared maximum execution time with which a Workload may pass it now; None: any one.
     """
 
     head: Key
-    starts_by: datetime
     most_seconds: int | None
 
 
@@ -260,7 +258,7 @@ class ClusterState:
             return release, None
         seconds = int((before.starts_by - self._now).total_seconds())
         most = max(0, seconds) if before.starts_by < NEVER else None
-        kept_for = KeptForHead(before.head.key, before.starts_by, most)
+        kept_for = KeptForHead(before.head.key, most)
         longest = info.longest_run
         passes = longest is not None and release.starts_by < NEVER
         passes = passes and later(release.starts_by, longest or 0) <= before.starts_by

@@ -5,6 +5,10 @@ A Workload is admitted only if it fits in both versions. So nothing is over-admi
 they release is kept for their preemptors. Victims for further preemptors are sought in the planned version, where
 those of others are gone already.
 
+That is not enough where one preemption releases more than its preemptor needs: another preemptor, whose victims have
+stopped, would then wait for victims that are not its own. So a Workload must also leave each preemptor what this one's
+*claim* takes: now, with its own victims gone. Of several claims those count that together leave the least.
+
 The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs, each with all
 its ancestors. At the end of the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
 BEHAVIOUR.md#q45-quota-kept-for-preemptors.
@@ -13,10 +17,9 @@ BEHAVIOUR.md#q45-quota-kept-for-preemptors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import ParamSpec, TypeVar
 
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
@@ -25,8 +28,6 @@ from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 
 Amounts = dict[FlavorResource, int]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class PlannedUsage:
@@ -67,28 +68,35 @@ class PlannedUsage:
     # --- queries ---
 
     def free(self, node: QuotaNode, fr: FlavorResource) -> int:
-        """Return the amount that is available both now and after all planned preemptions: the smaller of the two."""
+        """The amount that is available in each version: what is not in use, and not kept either."""
         planned = node.available(fr)
-        return min(planned, self.unclaimed(node, fr)) if self._differs(node) else planned
+        if not self._differs(node):
+            return planned
+        with self._claimed(node, fr):
+            return min(planned, node.available(fr))
 
     def unclaimed(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The amount that is available now, whatever is kept for preemptors."""
-        return self._as_now(node, node.available, fr)
+        with self._present(node.path()):
+            return node.available(fr)
 
     def used(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The current usage."""
-        return self._as_now(node, lambda: node.usage.get(fr, 0))
+        with self._present(node.path()):
+            return node.usage.get(fr, 0)
 
     def blocking_limits(self, node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
         """The nodes whose borrowing limits alone keep `amount` from being free (`quota_tree.blocking_limits`)."""
-        planned = blocking_limits(node, fr, amount)
-        now = self._as_now(node, blocking_limits, node, fr, amount) if self._differs(node) else planned
+        planned = now = blocking_limits(node, fr, amount)
+        if self._differs(node):
+            with self._claimed(node, fr):
+                now = blocking_limits(node, fr, amount)
         if planned is None or now is None:
             return []
         return [each for each in node.path() if each in planned or each in now]
 
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
-        """Whether this usage is available both now and after all planned preemptions (`free`)."""
+        """Whether this usage is `free`."""
         return all(amount <= self.free(node, fr) for fr, amount in usage.items())
 
     def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
@@ -116,7 +124,8 @@ class PlannedUsage:
         """Count an admission of this cycle, in both versions."""
         if self._differs(node):
             self._separate(node)
-            self._as_now(node, node.add_all, usage)
+            with self._present(node.path()):
+                node.add_all(usage)
         self._keep_original(node)
         node.add_all(usage)
 
@@ -200,14 +209,67 @@ class PlannedUsage:
             if each not in self._now:
                 self._now[each] = dict(each.usage)
 
-    def _as_now(self, node: QuotaNode, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `call` while the node and its ancestors have the current usage; return its result."""
-        path = [each for each in node.path() if each in self._now]
-        self._swap(path)
+    @contextmanager
+    def _present(self, nodes: Iterable[QuotaNode]) -> Iterator[None]:
+        """Context in which these nodes have the current usage."""
+        differing = [each for each in nodes if each in self._now]
+        self._swap(differing)
         try:
-            return call(*args, **kwargs)
+            yield
         finally:
-            self._swap(path)
+            self._swap(differing)
+
+    @contextmanager
+    def _claimed(self, node: QuotaNode, fr: FlavorResource) -> Iterator[None]:
+        """Context in which the tree has the current usage of `fr`, with the claims that leave this node the least.
+
+        A preemptor that also counts on victims of others claims nothing: what is planned leaves room for it.
+        """
+        claims = self._claims(node.root)
+        if len(claims) < 2:  # less is left once its preemption is done: that is planned
+            with self._present(node.path()):
+                yield
+            return
+        with self._copied([each for each in self._now if each.root is node.root], fr):
+            gone: set[str] = set()
+            least = node.available(fr)
+            for claim in claims:
+                preemptor, amount = self._state.queues[claim.cluster_queue].node, claim.usage.get(fr, 0)
+                victims = [uid for uid in claim.victims if uid not in gone]
+                released = [(each, usage.get(fr, 0)) for each, usage in self._usage_of(victims)]
+                for each, used in released:
+                    each.remove(fr, used)
+                suffices = amount <= preemptor.available(fr)
+                preemptor.add(fr, amount)
+                left = node.available(fr)
+                if suffices and left < least:
+                    least = left
+                    gone.update(victims)
+                else:
+                    preemptor.remove(fr, amount)
+                    for each, used in released:
+                        each.add(fr, used)
+            yield
+
+    @contextmanager
+    def _copied(self, nodes: Sequence[QuotaNode], fr: FlavorResource) -> Iterator[None]:
+        """Context in which these nodes have a copy of the current usage of `fr`, and no other usage."""
+        planned = [each.usage for each in nodes]
+        for each in nodes:
+            each.usage = {fr: self._now[each].get(fr, 0)}
+        try:
+            yield
+        finally:
+            for each, usage in zip(nodes, planned, strict=True):
+                each.usage = usage
+
+    def _claims(self, root: QuotaNode) -> list[Reservation]:
+        """What is planned in this tree for preemptors with victims of their own, in the order of their next try."""
+        if len(self._planned) < 2:
+            return []
+        found = (r for r in self._planned.values() if r.victims)
+        here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
+        return sorted(here, key=lambda r: (r.borrow, r.info.rank))
 
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:

@@ -446,12 +446,16 @@ class CohortHistory(History):
             flavors = {fr.flavor for v in victims for fr in self.usages[v][1]}
             if others or len(flavors) != 1 or self.killed > at - timedelta(seconds=60):
                 continue
-            claimed = victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
+            claimed = self._counted_on(victims, evicting, w)
             for v in victims & last:
                 self.checked["S7 minimal"] += 1
                 if self._fits(objects, self._total(claimed - {v}), w, *flavors):
                     spared = self.workloads[v]["metadata"]["name"]
                     raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {spared}")
+
+    def _counted_on(self, victims: set[str], evicting: set[str], w: Tree) -> set[str]:
+        """The victims of a preemptor, and what else is being stopped that it could have chosen."""
+        return victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
 
     def _may_preempt(self, w: Tree, stopping: Tree) -> bool:
         """Whether a preemptor may count on what a Workload of its ClusterQueue releases, which it could preempt.
@@ -477,7 +481,9 @@ class CohortHistory(History):
         ]
 
     def _claimed(self, name: str, new: Tree) -> None:
-        """S7: who gets quota leaves what is kept for a preemptor, unless its priority is higher."""
+        """S7: who gets quota leaves what is kept for a preemptor, unless its priority is higher: when its own victims
+        have stopped, and when all have that are being stopped.
+        """
         uid = new["metadata"]["uid"]
         self.claims.pop(uid, None)
         for victims in self.claims.values():
@@ -494,8 +500,11 @@ class CohortHistory(History):
                 continue
             self.checked["S7 kept"] += 1
             objects = self._objects()[-1]
-            fitted = self._fits(objects, self._total(evicting | {uid}), waiting)
-            if fitted and not self._fits(objects, self._total(evicting), waiting):
+            if any(
+                self._fits(objects, self._total(gone | {uid}), waiting)
+                and not self._fits(objects, self._total(gone), waiting)
+                for gone in (self._counted_on(alive, evicting, waiting), evicting)
+            ):
                 raise Broken(f"S7: {name} took the quota that was released for {waiting['metadata']['name']}")
 
     def _is_first(self, uid: str, w: Tree) -> bool:

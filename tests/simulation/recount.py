@@ -6,13 +6,15 @@ queue_manager/BEHAVIOUR.md#q14-quota-tree; of the shares: queue_manager/BEHAVIOU
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from math import inf
 
 from job_controller.quantities import exact
 from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 
@@ -126,3 +128,39 @@ class Recount:
         return {
             FlavorResource(f.name, q.name) for g in groups for f in g.flavors for q in f.resources if q.name == resource
         }
+
+
+def total(usages: Iterable[tuple[str, Usage]]) -> dict[str, dict[FlavorResource, int]]:
+    """The usage by ClusterQueue, added up."""
+    result: dict[str, dict[FlavorResource, int]] = {}
+    for name, usage in usages:
+        for fr, value in usage.items():
+            of_queue = result.setdefault(name, {})
+            of_queue[fr] = of_queue.get(fr, 0) + value
+    return result
+
+
+def least_available(
+    objects: ClusterObjects,
+    holdings: Collection[Holding],
+    reservations: Collection[Reservation],
+    node: tuple[str, str],
+    fr: FlavorResource,
+) -> int:
+    """What is available to a node whichever preemptions are done: none, all, or any whose own victims suffice."""
+
+    def after(done: Iterable[Reservation]) -> Recount:
+        gone = {uid for r in done for uid in r.victims}
+        staying = ((h.cluster_queue, h.usage) for h in holdings if h.uid not in gone)
+        return Recount(objects, total([*staying, *((r.cluster_queue, r.usage) for r in done)]))
+
+    certain = min(after(done).available(node, fr) for done in ((), reservations))
+    preemptors = [r for r in reservations if r.victims]
+    some = (done for size in range(1, len(preemptors) + 1) for done in combinations(preemptors, size))
+    possible = ((done, after(done)) for done in some)
+    suffices = (
+        found.available(node, fr)
+        for done, found in possible
+        if all(found.available(("cq", r.cluster_queue), fr) >= 0 for r in done)
+    )
+    return min(certain, *suffices)

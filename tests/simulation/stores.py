@@ -7,12 +7,12 @@ stopped or below a cycle of Cohorts, Workloads in backoff, gated, inactive or ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -67,6 +67,7 @@ FLAVORS = ("spot", "plain")
 NAMES = ("a", "b", "c")
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 RECLAIM = ("Never", "LowerPriority", "Any")
+Seen = TypeVar("Seen")
 USAGE_BASED = {"admissionMode": "UsageBasedAdmissionFairSharing"}
 
 
@@ -315,25 +316,37 @@ class Rest(NamedTuple):
 
 
 def rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> list[tuple[Rest, Rest]]:
-    """States at rest of a scheduler, and what they are after every Workload was tried again.
+    """States at rest of a scheduler, and what they are after every Workload was tried again."""
 
-    Between them a Workload goes: a victim, else any that runs.
-    """
-    return run_virtual(_rests(objects, settings, rng))
-
-
-async def _rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> list[tuple[Rest, Rest]]:
-    runtime, quota_cache, scheduler = _start(objects, settings)
-    state, left, found = quota_cache.state, list(objects.workloads), []
-    while True:
-        while scheduler.cycle():
-            pass
+    def try_again(scheduler: Scheduler, quota_cache: QuotaCache) -> tuple[Rest, Rest]:
         before = _rest(quota_cache)
         quota_cache.requeue_inadmissible(list(quota_cache.queues.cluster_queues))
         while scheduler.cycle():
             pass
-        found.append((before, _rest(quota_cache)))
-        going = [uid for uid, holding in state.holdings.items() if holding.evicted] or list(state.holdings)
+        return before, _rest(quota_cache)
+
+    return look_at_rest(objects, settings, rng, try_again)
+
+
+def look_at_rest(
+    objects: ClusterObjects, settings: WorkloadSettings, rng: Random, look: Callable[[Scheduler, QuotaCache], Seen]
+) -> list[Seen]:
+    """What `look` sees each time when no cycle has anything to do. Between them a Workload goes: a victim, else any
+    that runs.
+    """
+    return run_virtual(_look_at_rest(objects, settings, rng, look))
+
+
+async def _look_at_rest(
+    objects: ClusterObjects, settings: WorkloadSettings, rng: Random, look: Callable[[Scheduler, QuotaCache], Seen]
+) -> list[Seen]:
+    runtime, quota_cache, scheduler = _start(objects, settings)
+    holdings, left, found = quota_cache.state.holdings, list(objects.workloads), []
+    while True:
+        while scheduler.cycle():
+            pass
+        found.append(look(scheduler, quota_cache))
+        going = [uid for uid, holding in holdings.items() if holding.evicted] or list(holdings)
         if not going:
             break
         gone = rng.choice(sorted(going))

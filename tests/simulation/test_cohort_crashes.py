@@ -34,7 +34,9 @@ from tests.simulation.test_fair_sharing import add_cohort, add_queue
 RECLAIM = {"preemption": {"reclaimWithinCohort": "Any"}}
 LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 STEADY = PodScript(ready_after=0.2, ends_after=25.0)
+MEDIUM = PodScript(ready_after=0.2, ends_after=15.0, stops_within=1.5)
 FAST, SLOW = (PodScript(ready_after=0.2, ends_after=10.0, stops_within=seconds) for seconds in (0.5, 2.5))  # to stop
+SECOND_STOPS = 0.7  # s, after its eviction
 NEXT_SECOND = 1.1  # s; reservations, and times in the queue, are compared by whole seconds
 AGED_SECONDS = 3.1  # more than the headAge of BACKFILL, with a creation in whole seconds
 SAMPLED_EVERY = 22  # these stories are longer than those of one ClusterQueue
@@ -162,6 +164,21 @@ async def nothing_is_preempted_for_what_a_large_head_waits_for(c: Cluster) -> No
     await submit(c, "late", "1", "mid", "beside")
 
 
+async def what_one_victim_leaves_over_is_no_excuse(c: Cluster) -> None:
+    """`wide` will leave over what `other` needs; until then `other` must not use what `second` released for `pair`."""
+    await c.queues("4", **LOWER)
+    await c.local_queue("late", "cq")
+    await classes(c)
+    c.outcomes |= {"wide": MEDIUM, "first": MEDIUM, "second": FAST, "pair": SHORT, "single": SHORT, "other": SHORT}
+    await an_earlier_one_is_held(c, "late")
+    await one_after_the_other(c, "lq", wide="2", first="1", second="1")
+    await submit(c, "pair", "2", "mid")
+    await waits_for(c, "pair", reasons.WAITING_FOR_PREEMPTED)
+    await submit(c, "single", "1", "mid", "late")
+    await asyncio.sleep(SECOND_STOPS)
+    await release(c, "late")
+
+
 RECLAIMED, BY_SHARE = "InCohortReclamation", "InCohortFairSharing"
 STORIES: dict[Scenario, Rules] = {
     a_leaf_reclaims_what_a_cohort_above_it_has_lent: Rules(
@@ -199,8 +216,16 @@ STORIES: dict[Scenario, Rules] = {
     nothing_is_preempted_for_what_a_large_head_waits_for: Rules(
         BACKFILL, in_cohorts=True, admissions=("first", "small", "large", "late")
     ),
+    what_one_victim_leaves_over_is_no_excuse: Rules(
+        quota=4,
+        in_cohorts=True,
+        admissions=("wide", "first", "second", "pair", "single", "other", "wide", "first", "second"),
+        preemptions=("first InClusterQueue", "second InClusterQueue", "wide InClusterQueue"),
+    ),
 }
-FIRST = dict(zip(STORIES, (9, 7, 1, 2, 0, 0), strict=True))  # of the writes that are sampled: some while victims stop
+FIRST = dict(
+    zip(STORIES, (9, 7, 1, 2, 0, 0, 0), strict=True)
+)  # of the writes that are sampled: some while victims stop
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -28,7 +28,7 @@ from queue_manager.queueing.outcomes import is_active
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.backfill import NEVER
 from queue_manager.scheduling.holdings import reserves_quota
-from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.effects_of_changes import released
 from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
@@ -37,7 +37,7 @@ from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterO
 from tests.simulation.cohort_lives import life
 from tests.simulation.cohort_play import play
 from tests.simulation.cohort_samples import State
-from tests.simulation.recount import Recount
+from tests.simulation.recount import Recount, least_available, total
 from tests.simulation.stores import (
     FLAVORS,
     Decided,
@@ -394,20 +394,17 @@ def check_numbers(
     reserved = [r for r in state.reservations.values() if r.info.uid != w.metadata.uid]
     priority = w.spec.priority or 0
     passed = any(r.info.priority < priority for r in reserved)  # some reservations may not concern it
-    victims = {uid for r in reserved for uid in r.victims}
     now = Recount(objects, total((h.cluster_queue, h.usage) for h in others))
-    staying = [(h.cluster_queue, h.usage) for h in others if h.uid not in victims]
-    planned = Recount(objects, total([*staying, *((r.cluster_queue, r.usage) for r in reserved)]))
     node = ("cq", found.cluster_queue)
     short = set()
     for row in found.flavors:
         fr = FlavorResource(row.flavor, row.resource)
-        limit, free = now.potential(node, fr), now.available(node, fr)
+        limit = now.potential(node, fr)
         assert amount(row.resource, row.limit or "") == limit
         checked["limit"] += 1
         if passed:
             continue
-        free = min(free, planned.available(node, fr)) if reserved else free
+        free = least_available(objects, others, reserved, node, fr)
         own = max(0, now.quota(node, fr)[0] - now.used(node, fr))
         assert amount(row.resource, row.free or "") == free
         assert amount(row.resource, row.borrowable or "") == max(0, free - own)
@@ -421,12 +418,3 @@ def check_numbers(
         assert sum(row.workloads for row in found.holders) == len(holding)
         assert sorted(job for row in found.holders for job in row.jobs) == sorted(str(h.key) for h in holding)
         checked["holders"] += 1
-
-
-def total(usages: Iterable[tuple[str, Usage]]) -> dict[str, dict[FlavorResource, int]]:
-    found: dict[str, dict[FlavorResource, int]] = {}
-    for name, usage in usages:
-        for fr, value in usage.items():
-            own = found.setdefault(name, {})
-            own[fr] = own.get(fr, 0) + value
-    return found

@@ -265,24 +265,22 @@ class ClusterState:
         return (release if passes else None), kept_for
 
     def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
-        """With backfilling, the promise to the first aged head that this Workload may not delay. In another
-        ClusterQueue it may use its own nominal quota all the same.
+        """With backfilling, the promise to an aged head that this Workload may not delay; of several the one with the
+        earliest start, since who does not delay it delays none. In another ClusterQueue the Workload may use its own
+        nominal quota all the same.
         """
         backfilling, heads = self._rehearsal.backfilling, self.queues.waiting_heads()
         if backfilling is None:
             return None
         found = [
-            (head, other)
+            promise(self.state, self.state.queues[other], head, self._now)
             for other in self.state.relatives(name)
             if (head := heads.get(other)) is not None
             and head.rank < info.rank
             and backfilling.is_aged(head, self._now)
             and (other == name or release.starts_by >= NEVER or release.borrow)
         ]
-        if not found:
-            return None
-        head, other = min(found, key=lambda each: each[0].rank)
-        return promise(self.state, self.state.queues[other], head, self._now)
+        return min(found, key=lambda each: (each.starts_by, each.head.rank), default=None)
 
     def _promise(self, name: str, info: Info) -> Promise | None:
         """Return backfilling's promise to this Workload; None unless it is a head that found no quota, and the first

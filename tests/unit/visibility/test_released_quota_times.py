@@ -154,6 +154,20 @@ def test_one_that_may_not_delay_the_head_is_told_for_whom_quota_is_kept(longest,
     )
 
 
+@pytest.mark.parametrize(("longest", "is_refused"), [(301, True), (300, False)])
+def test_of_several_heads_the_one_is_named_that_is_to_start_first(longest: int, is_refused: bool) -> None:
+    """`older` starts at 900 at the latest, and `sooner`, in the other ClusterQueue, at 400."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    older = workload("older", created=10, requests={"cpu": "4"})
+    sooner = workload("sooner", queueName="o", created=12, requests={"cpu": "2"})
+    running = holding("r", "2", **RUNS_LONG), holding("s", "1", cluster_queue="other", maximumExecutionTimeSeconds=400)
+    waits = workload(created=20, requests={"cpu": "1"}, maximumExecutionTimeSeconds=longest)
+    objects = in_cohort(waits, older, sooner, *running)
+    found = explained(job(), waits, seconds=100, above=CQ, objects=objects, settings=keeps)
+    text = f"it declares a maximum execution time of at most 300 s ({MAX_TIME})"
+    assert (text in found.changes, "default/sooner" in found.sentence) == (is_refused, is_refused)
+
+
 @pytest.mark.parametrize(("longest", "by"), [(None, None), (600, None), (500, 400)])
 def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(longest, by) -> None:
     """`s` has to end at 400, when two cpus are free, and `head` starts at 900 at the latest."""

@@ -163,4 +163,4 @@ def least_available(
         for done, found in possible
         if all(found.available(("cq", r.cluster_queue), fr) >= 0 for r in done)
     )
-    return min(certain, *suffices)
+    return min([certain, *suffices])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -159,7 +160,8 @@ def way_of(w: World, planned: World, head: Head, fr: FR, amount: int) -> Way:
     if amount > potential(w, queue, fr):
         return Way(NO_FIT, 0)
     if amount <= available(planned, queue, fr):
-        mode = FIT if amount <= available(w, queue, fr) else RECLAIM
+        kept = [each for each in w.kept if not passes(w, head, each)]
+        mode = FIT if amount <= spared(w, kept, queue, fr) else RECLAIM
         return Way(mode, level(planned, queue, fr, amount))
     preemptor = as_preemptor(w, head, {fr: amount}, frozenset([fr]))
     victims = [uid for uid, _ in earlier_victims(w, head)]
@@ -241,6 +243,18 @@ def plan(w: World, kept: Iterable[Kept]) -> World:
     return w
 
 
+def spared(w: World, kept: Iterable[Kept], queue: str, fr: FR) -> int:
+    """What is available now, and also whichever preemptors are admitted whose own victims suffice for them."""
+    preemptors = [each for each in kept if each.victims]
+    some = (chosen for size in range(len(preemptors) + 1) for chosen in combinations(preemptors, size))
+    possible = ((chosen, plan(w, chosen)) for chosen in some)
+    return min(
+        available(done, queue, fr)
+        for chosen, done in possible
+        if all(available(done, each.queue, fr) >= 0 for each in chosen)
+    )
+
+
 def passes(w: World, head: Head, kept: Kept) -> bool:
     """Whether what is kept for a preemptor does not concern this head: its own, or that of a lower priority.
 
@@ -290,7 +304,9 @@ def run_cycle(w: World) -> dict[str, Decided]:
         promised = assigned.flavors, assigned.usage, assigned.borrow
         decided[head.uid] = Decided(REFUSE)
         if assigned.mode == FIT:
-            if all(fits(world, head.queue, assigned.usage) for world in (admitted, planned(passed))):
+            kept = [each for uid, each in plans.items() if uid not in passed]
+            is_spared = all(amount <= spared(admitted, kept, head.queue, fr) for fr, amount in assigned.usage.items())
+            if is_spared and fits(planned(passed), head.queue, assigned.usage):
                 decided[head.uid] = Decided(ADMIT, *promised)
                 plans.pop(head.uid, None)
                 admitted, withholding = (each.plus(head.queue, assigned.usage) for each in (admitted, withholding))

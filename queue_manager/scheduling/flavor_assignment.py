@@ -253,7 +253,10 @@ class _Assigner:
             self._assign_pod_set(result, pod_set)
             results.append(result)
             if result.mode is Mode.NO_FIT:
-                break
+                break  # it uses nothing, as in Kueue: its place by fair sharing depends on that
+            for resource, flavor in result.flavors.items():
+                fr = FlavorResource(flavor, resource)
+                self._assumed[fr] = self._assumed.get(fr, 0) + result.requests[resource]
         return Assignment(results, self._assumed)
 
     def _assign_pod_set(self, result: PodSetResult, pod_set: PodSetInfo) -> None:
@@ -271,10 +274,7 @@ class _Assigner:
                 return
             result.chosen.append(best)
             result.borrow = max(result.borrow, best.borrow)
-            for resource in wanted:
-                result.flavors[resource] = best.flavor
-                fr = FlavorResource(best.flavor, resource)
-                self._assumed[fr] = self._assumed.get(fr, 0) + result.requests[resource]
+            result.flavors |= dict.fromkeys(wanted, best.flavor)
 
     def _try_flavors(
         self, result: PodSetResult, pod_set: PodSetInfo, group: ResourceGroup, wanted: Sequence[str]

@@ -10,6 +10,7 @@ The same 10 000 Worlds each time; `make compare-scheduling N=10000 SEED=1` compa
 """
 
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 
@@ -61,3 +62,27 @@ def test_a_difference_is_found_and_made_small(monkeypatch):
     monkeypatch.setattr(reference_preemption, "may", lambda policy, preemptor, held: False)
     assert "instead of" in differences(world, "0")
     assert [held.uid for held in shrink(world, lambda some: differences(some, "0")).held] == ["low"]
+
+
+def test_a_head_that_fits_into_no_flavor_of_one_group_uses_nothing():
+    """With the cpus of `never` its cohort would borrow, and the head of the other cohort would be served first."""
+    cpu, gpu = ("red", "cpu"), ("green", "gpu")
+    groups = ((("cpu",), ("red",)), (("gpu",), ("green",)))
+
+    def queue(name, cohort, cpus, gpus, weight=1):
+        quotas = {cpu: Limits(cpus), gpu: Limits(gpus, borrowing=gpus)}
+        return Node(name, cohort, quotas, Fraction(weight), groups)
+
+    nodes = [
+        Node("root"),
+        Node("left", "root", weight=Fraction(0)),
+        queue("a", "left", 3, 2, weight=0),
+        queue("b", "left", 6, 0),
+    ]
+    nodes.append(queue("c", "root", 2, 8))
+    heads = [Head("fits", "a", ({"cpu": 4, "gpu": 1},)), Head("never", "b", ({"cpu": 6, "gpu": 1},))]
+    heads.append(Head("late", "c", ({"cpu": 4, "gpu": 1},)))
+    held = (Held("runs", "b", {cpu: 4}),)
+    world = World({each.name: each for each in nodes}, held, tuple(heads), strategies=("LessThanInitialShare",))
+    assert reference_cycle.run_cycle(world)["fits"].outcome == reference_cycle.ADMIT
+    assert differences(world, "0") == ""

@@ -5,9 +5,10 @@ A Workload is admitted only if it fits in both versions. So nothing is over-admi
 they release is kept for their preemptors. Victims for further preemptors are sought in the planned version, where
 those of others are gone already.
 
-That is not enough where one preemption releases more than its preemptor needs: another preemptor, whose victims have
-stopped, would then wait for victims that are not its own. So a Workload must also leave each preemptor what this one's
-*claim* takes: now, with its own victims gone. Of several claims those count that together leave the least.
+That is not enough if one preemption releases more than its preemptor needs: a Workload could take now what is left over
+later, and another preemptor, whose victims have stopped, would wait for victims that are not its own. So a Workload
+must also fit beside the *claims* of preemptors: each takes its request, and gives back what its own victims hold. Of
+several claims those count that together leave the least.
 
 The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs, each with all
 its ancestors. At the end of the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
@@ -17,17 +18,27 @@ BEHAVIOUR.md#q45-quota-kept-for-preemptors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
+from typing import TypeVar
 
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, blocking_limits, smallest_subtree
+from queue_manager.scheduling.quota_tree import (
+    FlavorResource,
+    QuotaNode,
+    Usage,
+    blocking_limits,
+    room,
+    smallest_subtree,
+)
 from queue_manager.scheduling.workload_info import Info
 
 Amounts = dict[FlavorResource, int]
+T = TypeVar("T")
 
 
 class PlannedUsage:
@@ -68,12 +79,11 @@ class PlannedUsage:
     # --- queries ---
 
     def free(self, node: QuotaNode, fr: FlavorResource) -> int:
-        """The amount that is available in each version: what is not in use, and not kept either."""
+        """The amount that is neither in use nor kept: available now beside the claims, and after all preemptions."""
         planned = node.available(fr)
         if not self._differs(node):
             return planned
-        with self._claimed(node, fr):
-            return min(planned, node.available(fr))
+        return min(planned, *self._beside_claims(node, fr, lambda: node.available(fr)))
 
     def unclaimed(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The amount that is available now, whatever is kept for preemptors."""
@@ -87,13 +97,11 @@ class PlannedUsage:
 
     def blocking_limits(self, node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
         """The nodes whose borrowing limits alone keep `amount` from being free (`quota_tree.blocking_limits`)."""
-        planned = now = blocking_limits(node, fr, amount)
+        found = [blocking_limits(node, fr, amount)]
         if self._differs(node):
-            with self._claimed(node, fr):
-                now = blocking_limits(node, fr, amount)
-        if planned is None or now is None:
-            return []
-        return [each for each in node.path() if each in planned or each in now]
+            found += self._beside_claims(node, fr, lambda: blocking_limits(node, fr, amount))
+        blocking = {each for some in found for each in some or ()}
+        return [each for each in node.path() if each in blocking] if None not in found else []
 
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this usage is `free`."""
@@ -219,37 +227,42 @@ class PlannedUsage:
         finally:
             self._swap(differing)
 
-    @contextmanager
-    def _claimed(self, node: QuotaNode, fr: FlavorResource) -> Iterator[None]:
-        """Context in which the tree has the current usage of `fr`, with the claims that leave this node the least.
-
-        A preemptor that also counts on victims of others claims nothing: what is planned leaves room for it.
+    def _beside_claims(self, node: QuotaNode, fr: FlavorResource, call: Callable[[], T]) -> list[T]:
+        """What `call` returns with the current usage of `fr` in the tree, for each node of the path with the claims
+        that leave the least there: one of them, or its borrowing limit, decides what is left to `node`.
         """
         claims = self._claims(node.root)
         if len(claims) < 2:  # less is left once its preemption is done: that is planned
             with self._present(node.path()):
-                yield
-            return
-        with self._copied([each for each in self._now if each.root is node.root], fr):
-            gone: set[str] = set()
-            least = node.available(fr)
-            for claim in claims:
-                preemptor, amount = self._state.queues[claim.cluster_queue].node, claim.usage.get(fr, 0)
-                victims = [uid for uid in claim.victims if uid not in gone]
-                released = [(each, usage.get(fr, 0)) for each, usage in self._usage_of(victims)]
+                return [call()]
+        tree, found = [each for each in self._now if each.root is node.root], []
+        for top in node.path():
+            with self._copied(tree, fr):
+                self._count_claims(claims, fr, partial(room, node, top, fr))
+                found.append(call())
+        return found
+
+    def _count_claims(self, claims: Iterable[Reservation], fr: FlavorResource, left: Callable[[], int]) -> None:
+        """Add to the usage of the tree the claims that make less of what is `left`.
+
+        A preemptor that also counts on victims of others claims nothing: what is planned leaves room for it.
+        """
+        gone: set[str] = set()
+        for claim in claims:
+            before = left()
+            preemptor, amount = self._state.queues[claim.cluster_queue].node, claim.usage.get(fr, 0)
+            victims = [uid for uid in claim.victims if uid not in gone]
+            released = [(each, usage.get(fr, 0)) for each, usage in self._usage_of(victims)]
+            for each, used in released:
+                each.remove(fr, used)
+            suffices = amount <= preemptor.available(fr)
+            preemptor.add(fr, amount)
+            if suffices and left() < before:
+                gone.update(victims)
+            else:
+                preemptor.remove(fr, amount)
                 for each, used in released:
-                    each.remove(fr, used)
-                suffices = amount <= preemptor.available(fr)
-                preemptor.add(fr, amount)
-                left = node.available(fr)
-                if suffices and left < least:
-                    least = left
-                    gone.update(victims)
-                else:
-                    preemptor.remove(fr, amount)
-                    for each, used in released:
-                        each.add(fr, used)
-            yield
+                    each.add(fr, used)
 
     @contextmanager
     def _copied(self, nodes: Sequence[QuotaNode], fr: FlavorResource) -> Iterator[None]:

@@ -181,6 +181,15 @@ def smallest_subtree(node: QuotaNode, height: int) -> QuotaNode:
     return node
 
 
+def room(node: QuotaNode, top: QuotaNode, fr: FlavorResource) -> int:
+    """The amount that `top`, which is on the path of `node`, and the local quotas below it could still hold."""
+    kept, each = 0, node
+    while each is not top and each.parent is not None:
+        kept += each.local_available(fr)
+        each = each.parent
+    return kept + top.subtree.get(fr, 0) - top.usage.get(fr, 0)
+
+
 def blocking_limits(
     node: QuotaNode, fr: FlavorResource, amount: int, *, unused: bool = False
 ) -> list[QuotaNode] | None:

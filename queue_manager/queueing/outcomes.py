@@ -81,44 +81,51 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
 
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
-) -> None:
+) -> list[str]:
     """Park the refused Workload until the event that its refusal names (`Refuse.retry`), and end its reservation.
 
     If it blocks its StrictFIFO queue, the reservations of the Workloads behind it end too: they cannot be admitted, and
-    the blocking Workload may need just that quota. Then the inadmissible Workloads of the cohort are tried again. They
-    are not tried again when only the reservation of the refused Workload itself ended: two Workloads, each of which
-    fits into the reservation of the other, would be tried in turn forever.
+    the blocking Workload may need just that quota. Then the inadmissible Workloads of the cohort are tried again.
+
+    Returns the ClusterQueues to try again at the end of the cycle, since only the reservation of the refused Workload
+    ended. They are tried without their preemptors: two, each of which fits into the reservation of the other, would be
+    tried in turn forever.
     """
     behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
     demands = least_demands(state, refusal)
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind, demands=demands)
-    state.end_reservation(refusal.info.uid)
-    name = refusal.cluster_queue
+    ended = state.end_reservation(refusal.info.uid)
+    name, behind_it = refusal.cluster_queue, list[str]()
     if queues.is_blocked_by(refusal.info.key, name):
-        blocked = [uid for uid, reservation in state.reservations.items() if reservation.cluster_queue == name]
-        for uid in blocked:
+        behind_it = [uid for uid, reservation in state.reservations.items() if reservation.cluster_queue == name]
+        for uid in behind_it:
             state.end_reservation(uid)
-        if blocked:
-            queues.requeue_inadmissible(state.relatives(name), now)
+    if behind_it:
+        queues.requeue_inadmissible(state.relatives(name), now)
+    return state.relatives(name) if ended is not None and not behind_it else []
 
 
-def requeue_within_reach(state: SchedulerState, queues: Queues, names: Sequence[str], now: datetime) -> list[str]:
+def requeue_within_reach(
+    state: SchedulerState, queues: Queues, names: Sequence[str], now: datetime, *, preemptors: bool = True
+) -> list[str]:
     """After quota was released, or candidates were added, make the refused Workloads eligible that this may help.
 
-    `names`: the ClusterQueues concerned. Returns those of them in which other Workloads stay refused: their reasons are
-    the same, but the numbers in their messages may have changed. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
+    `names`: the ClusterQueues concerned. `preemptors`: those that wait for victims too. Returns the ClusterQueues in
+    which other Workloads stay refused: their reasons are the same, but the numbers in their messages may have changed.
+    BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
     """
     known = [queue for name in names if (queue := state.queues.get(name)) is not None]
     with without_stopping(state, {queue.node.root for queue in known}):
         for queue in known:
-            queues.requeue_inadmissible([queue.name], now, partial(reachable, state, queue))
+            reach = partial(reachable, state, queue)
+            queues.requeue_inadmissible([queue.name], now, reach, preemptors=preemptors)
     queues.requeue_inadmissible([name for name in names if name not in state.queues], now)
     return [queue.name for queue in known if queues.has_refused(queue.name)]
 
 
-def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]:
-    """The ClusterQueues to try again because of the admissions of a cycle, all of which are applied."""
-    return {name for admitted in admissions for name in cycle.concerned_by(state, admitted)}
+def concerned_by(state: SchedulerState, decided: Iterable[Admit | Preempt]) -> set[str]:
+    """The ClusterQueues to try again because of the admissions and preemptions of a cycle, all of which are applied."""
+    return {name for each in decided for name in cycle.concerned_by(state, each)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +148,27 @@ class Rehearsal:
         while progress:
             heads = self.queues.heads(lambda name: is_active(self.state, name), self.now)
             decided = self.decide(heads)
-            applied = [self._apply(each, outcomes) for each in decided]
-            admissions = (each for each in decided if isinstance(each, Admit) and each.info.uid in self.state.holdings)
-            concerned = concerned_by(self.state, admissions)
-            progress = self.queues.requeue_inadmissible(concerned, self.now) or any(applied)
+            freed: set[str] = set()
+            applied = [self._apply(each, outcomes, freed) for each in decided]
+            takers = [each for each in decided if isinstance(each, Admit | Preempt) and self._is_applied(each)]
+            again = self.queues.requeue_inadmissible(concerned_by(self.state, takers), self.now)
+            again |= self.queues.requeue_inadmissible(freed, self.now, preemptors=False)
+            progress = again or any(applied)
         return outcomes
+
+    def _is_applied(self, outcome: Admit | Preempt) -> bool:
+        """False for an admission that blockAdmission holds back."""
+        return isinstance(outcome, Preempt) or outcome.info.uid in self.state.holdings
 
     def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:
         """Run one cycle and return its outcomes without applying them."""
         waiting = self.queues.waiting_heads() if self.backfilling is not None else {}
         return run_cycle(self.state, heads, self.now, self.backfilling, waiting) if heads else []
 
-    def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome]) -> bool:
-        """Apply one outcome and record it. True if the next cycle may find something else to do."""
+    def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome], freed: set[str]) -> bool:
+        """Apply one outcome and record it. True if the next cycle may find something else to do. `freed` gets the
+        ClusterQueues to try again after a refusal.
+        """
         outcomes[outcome.info.uid] = outcome
         match outcome:
             case Admit() if self.is_blocked:
@@ -164,7 +179,7 @@ class Rehearsal:
             case Preempt():
                 await_victims(self.state, self.queues, outcome)
             case Refuse():
-                refuse(self.state, self.queues, outcome, self.now, self.backfilling)
+                freed.update(refuse(self.state, self.queues, outcome, self.now, self.backfilling))
                 return outcome.retry is not Retry.NEXT_CYCLE
         return True
 

@@ -126,6 +126,7 @@ class PendingWorkloads:
         self._demands: dict[tuple[FlavorResource, int], list[tuple[int, ShapeId]]] = {}
         self._without_demand: dict[ShapeId, None] = {}  # parked ones of which that is unknown; some may not be parked
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
+        self._is_blocked_by_preemptor = False
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         self.waiting_head: Info | None = None  # BestEffortFIFO, backfilling: the first that found no quota
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
@@ -339,6 +340,7 @@ class PendingWorkloads:
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
             self.blocked_by, self.never = key, why if never else None
+            self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
         elif retry is Retry.PREEMPTION:
             self.remove(key)
             self._where[key] = info
@@ -429,15 +431,20 @@ class PendingWorkloads:
 
     def _unblock(self) -> None:
         self.blocked_by = self.never = None
+        self._is_blocked_by_preemptor = False
 
-    def requeue_inadmissible(self, now: datetime, reach: Reach | None = None) -> bool:
+    def requeue_inadmissible(self, now: datetime, reach: Reach | None = None, *, preemptors: bool = True) -> bool:
         """After a change, activate every Workload that is not delayed. True if at least one became active.
 
-        `reach`: only quota was released, and parked shapes that demand more than this stay parked.
-        Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
+        `reach`: only quota was released, and parked shapes that demand more than this stay parked. `preemptors`: also
+        those that wait for victims. Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        tried, self._waiting = self._waiting, []
-        waiting = [key for key in tried if self._preempting.get(key) is False]
+        waiting: list[Key] = []
+        if preemptors:
+            tried, self._waiting = self._waiting, []
+            waiting = [key for key in tried if self._preempting.get(key) is False]
+        elif self._is_blocked_by_preemptor:
+            return False
         woken = self.blocked_by is not None or bool(waiting)
         self._unblock()
         for key in waiting:

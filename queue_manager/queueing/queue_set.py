@@ -234,14 +234,16 @@ class Queues:
         pending = self.cluster_queues.get(cluster_queue)
         return pending is not None and pending.blocked_by == key
 
-    def requeue_inadmissible(self, names: Iterable[str], now: datetime, reach: Reach | None = None) -> bool:
+    def requeue_inadmissible(
+        self, names: Iterable[str], now: datetime, reach: Reach | None = None, *, preemptors: bool = True
+    ) -> bool:
         """After a change of quota or rules, make refused Workloads of these queues eligible. True if any became so.
 
-        `reach`: only those that demand no more than this.
+        `reach`: only those that demand no more than this. `preemptors`: those that wait for victims too.
         """
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
         self._eligible |= dict.fromkeys(known)
-        woken = [pending.requeue_inadmissible(now, reach) for pending in known.values()]
+        woken = [pending.requeue_inadmissible(now, reach, preemptors=preemptors) for pending in known.values()]
         return any(woken)
 
     def has_refused(self, cluster_queue: str) -> bool:

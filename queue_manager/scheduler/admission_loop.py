@@ -131,7 +131,7 @@ class Scheduler:
         waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
         decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
         blocked = self._is_blocked_by_pods()
-        progress, admissions = False, list[Admit]()
+        progress, takers, freed = False, list[Admit | Preempt](), set[str]()
         for outcome in decided:
             self._trail.follow(outcome.info.uid)
             match outcome:
@@ -141,18 +141,20 @@ class Scheduler:
                 case Admit():
                     self._trail.record("admitted", outcome)
                     self._admit(outcome)
-                    admissions.append(outcome)
+                    takers.append(outcome)
                     progress, blocked = True, self._is_blocked_by_pods()
                 case Preempt():
                     self._trail.record("preempting", outcome)
                     self._preemptions.preempt(outcome)
+                    takers.append(outcome)
                     progress = True
                 case Refuse():
                     self._trail.record("refused", outcome)
-                    self._refuse(outcome)
+                    freed.update(self._refuse(outcome))
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
-        concerned = outcomes.concerned_by(self._quota_cache.state, admissions)
+        concerned = outcomes.concerned_by(self._quota_cache.state, takers)
         self._quota_cache.requeue_within_reach(sorted(concerned), now)
+        self._quota_cache.requeue_within_reach(sorted(freed), now, preemptors=False)
         self._metrics.record(decided, self._loop.time() - started)
         return progress
 
@@ -222,10 +224,11 @@ class Scheduler:
 
     # --- refusals ---
 
-    def _refuse(self, refusal: Refuse) -> None:
+    def _refuse(self, refusal: Refuse) -> list[str]:
+        """Returns the ClusterQueues to try again at the end of the cycle."""
         never = refusal.reason in NEVER_FITS_REASONS
         now, backfilling = self._runtime.clock.now(), self._backfilling
-        outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
+        freed = outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
 
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
@@ -236,6 +239,7 @@ class Scheduler:
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
         self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
+        return freed
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)

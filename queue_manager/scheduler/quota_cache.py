@@ -191,17 +191,18 @@ class QuotaCache:
         self.queues.requeue_inadmissible(cluster_queues, self._clock.now())
         self.changed.set()
 
-    def requeue_within_reach(self, cluster_queues: Sequence[str], now: datetime) -> None:
+    def requeue_within_reach(self, cluster_queues: Sequence[str], now: datetime, *, preemptors: bool = True) -> None:
         """After quota was released, or candidates for preemption were added: see `outcomes.requeue_within_reach`.
 
         The messages of Workloads that stay refused are brought up to date within `pendingReasonPeriod`. With a period
         of 0, and with backfilling, which promises quota to the first one that is refused, all are tried.
         """
         if self._settings.backfill is not None or self._stale.period <= 0:
-            self.queues.requeue_inadmissible(cluster_queues, now)
+            self.queues.requeue_inadmissible(cluster_queues, now, preemptors=preemptors)
             return
         idle = not self._stale
-        self._stale.add(outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now), self._time())
+        left = outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now, preemptors=preemptors)
+        self._stale.add(left, self._time())
         if idle and self._stale:
             self._refresh_later()
 

@@ -1,8 +1,9 @@
 """One admission cycle: the heads of the ClusterQueues against the quota that is free now.
 
 At most one Workload per ClusterQueue is tried. Each is *nominated*: assigned flavors, and victims if it fits only
-without them. Then they are processed in order: preemptors whose victims are being stopped first, then those that need
-not borrow, then by priority, then by queue time; each must still fit after those before it.
+without them. Then they are processed in order: preemptors whose victims are being stopped first, of these the higher
+priorities, then those that need not borrow, then by priority, then by queue time; each must still fit after those
+before it.
 
     fits                                                   Admit
     fits once its own victims have stopped                 Preempt
@@ -84,6 +85,7 @@ class Preempt(NamedTuple):
     victims: tuple[Victim, ...]
     reason: str
     message: str
+    is_new: bool  # nothing was kept for it before this cycle
     retry: Retry = Retry.PREEMPTION
 
     @property
@@ -178,7 +180,10 @@ def _in_order(state: SchedulerState, entries: list[_Entry], freed: list[QuotaNod
     def place(entry: _Entry) -> tuple[int, Rank]:
         return entry.assignment.borrow, entry.info.rank
 
-    yield from sorted(filter(waits, entries), key=place)
+    def turn(entry: _Entry) -> tuple[int, int, Rank]:  # a higher priority may use what is kept for a lower one
+        return entry.info.rank.minus_priority, *place(entry)
+
+    yield from sorted(filter(waits, entries), key=turn)
     others = [entry for entry in entries if not waits(entry)]
     yield from fair_order(others, _claim, freed) if state.fair_sharing else sorted(others, key=place)
 
@@ -203,18 +208,21 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
     return None
 
 
-def concerned_by(state: SchedulerState, admitted: Admit) -> set[str]:
-    """Return the ClusterQueues to try again because of an admission, once the usage of the quota tree includes it.
+def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
+    """Return the ClusterQueues to try again because of an admission or a preemption.
 
-    In some of them Workloads may preempt the admitted one; in others a preemptor waits for quota which was kept for it
-    and which the admitted Workload has taken. To be called when all outcomes of the cycle are carried out.
+    In some of them a preemptor waits for quota which was kept for it, and which this Workload has taken or will take;
+    in others Workloads may preempt the admitted one. To be called when all outcomes of the cycle are carried out.
     """
-    queue = state.queues.get(admitted.cluster_queue)
-    if queue is None:
+    queue = state.queues.get(decided.cluster_queue)
+    if queue is None or (isinstance(decided, Preempt) and not decided.is_new):
         return set()
-    around = (r for r in state.reservations.values() if _shares_quota(state, r, queue))
-    overtaken = {r.cluster_queue for r in around if passes(state, admitted.info, queue, r)}
-    return overtaken.union(with_new_candidates(state, queue.name, admitted.assignment.usage))
+    others = (r for r in state.reservations.values() if r.info.uid != decided.info.uid)
+    around = (r for r in others if _shares_quota(state, r, queue))
+    overtaken = {r.cluster_queue for r in around if passes(state, decided.info, queue, r)}
+    if isinstance(decided, Preempt):
+        return overtaken
+    return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage))
 
 
 def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueState) -> bool:
@@ -273,7 +281,8 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt |
     message = messages.WILL_FIT_MESSAGE
     if victims:
         message = messages.pending_preemption(entry.assignment.message, len(victims))
-    outcome = Preempt(entry.info, entry.queue.name, entry.assignment, victims, reasons.WAITING_FOR_PREEMPTED, message)
+    reason, is_new = reasons.WAITING_FOR_PREEMPTED, entry.info.uid not in entry.passed
+    outcome = Preempt(entry.info, entry.queue.name, entry.assignment, victims, reason, message, is_new)
     if not taken.isdisjoint(victim.holding.uid for victim in victims):
         return _lost(entry, messages.OVERLAPPING_TARGETS_MESSAGE)
     with planned.without(entry.passed):

@@ -57,7 +57,7 @@ class PlannedUsage:
     def __enter__(self) -> PlannedUsage:
         for reservation in self._state.reservations.values():
             if self._is_concerned(reservation.cluster_queue):
-                self.plan(reservation)
+                self.plan(reservation._replace(victims=self._stopping(reservation)))
         for reservation in self._planned.values():
             root = self._state.queues[reservation.cluster_queue].node.root
             self._standing.setdefault(root, []).append(reservation)
@@ -75,6 +75,11 @@ class PlannedUsage:
     def _is_concerned(self, cluster_queue: str) -> bool:
         queue = self._state.queues.get(cluster_queue)
         return queue is not None and (self._roots is None or queue.node.root in self._roots)
+
+    def _stopping(self, reservation: Reservation) -> dict[str, str]:
+        """The victims that have not been admitted again, and whose eviction has not failed."""
+        victims = reservation.victims.items()
+        return {uid: why for uid, why in victims if (held := self._state.counted(uid)) is None or held.evicted}
 
     # --- queries ---
 
@@ -282,7 +287,7 @@ class PlannedUsage:
             return []
         found = (r for r in self._planned.values() if r.victims)
         here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
-        return sorted(here, key=lambda r: (r.borrow, r.info.rank))
+        return sorted(here, key=lambda r: (r.info.rank.minus_priority, r.borrow, r.info.rank))
 
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:

@@ -14,6 +14,7 @@ from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.environments import VIRTUAL_TIME, Environment, run
 
 CLASS = "kueue.x-k8s.io/priority-class"
+TWO_MORE = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 2 more needed"
 CYCLE = (
     "False",
     "CohortCycleDetected",
@@ -93,6 +94,33 @@ def test_who_fits_once_victims_of_another_have_stopped_has_that_reason(environme
             reason = "False", reasons.WAITING_FOR_PREEMPTED, messages.WILL_FIT_MESSAGE
             await c.until(lambda: c.condition("later", "QuotaReserved"), reason)
             await c.until(c.running, ["later", "owner"])
+
+    run(scenario())
+
+
+def test_a_preemptor_that_is_overtaken_keeps_no_quota_from_others(environment: Environment) -> None:
+    """`above` takes what the victim of `first` releases; `first` is told at once, and `small` fits beside `above`."""
+
+    async def scenario() -> None:
+        slow = PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)
+        async with cluster(borrower=slow) as c:
+            await c.queues("2", cohortName="co", preemption={"reclaimWithinCohort": "Any"})
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("2")}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            for name, value in (("mid", 2), ("high", 3)):
+                await c.apply_class(name, value)
+            await c.submit("own", cpu="2", queue="lq2", labels={CLASS: "high"})
+            await c.submit("borrower", cpu="2", queue="lq2")
+            await c.until(c.running, ["borrower", "own"])
+            await c.submit("first", cpu="2")
+            await c.until(lambda: is_true(c, "borrower", "Preempted"), True)
+            await c.submit("above", cpu="1", labels={CLASS: "mid"})
+            await c.submit("small", cpu="1", queue="lq2", labels={CLASS: "high"})
+            reason = "False", reasons.WAITING_FOR_QUOTA, TWO_MORE
+            await c.until(lambda: c.condition("first", "QuotaReserved"), reason)
+            assert await is_true(c, "borrower", "QuotaReserved"), "its pod still stops"
+            await c.until(c.running, ["above", "own", "small"])
 
     run(scenario())
 

@@ -342,8 +342,10 @@ def withheld(w: World, queue: str, assigned: Assigned) -> Usage:
 def next_head(w: World, left: list[Head], nominated: dict[str, Nominated]) -> Head:
     """The first head of those left; fair sharing decides it anew each time."""
     waiting = [head for head in left if any(kept.uid == head.uid for kept in w.kept)]
-    if waiting or not w.strategies:
-        return min(waiting or left, key=lambda head: (nominated[head.uid].assigned.borrow, *rank(head)))
+    if waiting:
+        return min(waiting, key=lambda head: (-head.priority, nominated[head.uid].assigned.borrow, *rank(head)))
+    if not w.strategies:
+        return min(left, key=lambda head: (nominated[head.uid].assigned.borrow, *rank(head)))
     roots = sorted({[head.queue, *above(w, head.queue)][-1] for head in left})
     return tournament(w, roots[0], {head.queue: head for head in left}, nominated)
 

@@ -42,10 +42,10 @@ class Cluster:
             assert self.cycles < 50 * (len(self.infos) + 1), "cycles do not end"
             decided = run_cycle(self.state, heads, self.now)
             assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in decided)
-            for outcome in decided:
-                self.carry_out(outcome)
-            admissions = [outcome for outcome in decided if isinstance(outcome, Admit)]
-            self.try_again(sorted(outcomes.concerned_by(self.state, admissions)))
+            freed = [name for outcome in decided for name in self.carry_out(outcome)]
+            takers = [outcome for outcome in decided if isinstance(outcome, Admit | Preempt)]
+            self.try_again(sorted(outcomes.concerned_by(self.state, takers)))
+            self.try_again(sorted(set(freed)), preemptors=False)
             self.check()
 
     def carry_out(self, outcome):
@@ -55,7 +55,8 @@ class Cluster:
             case Preempt():
                 self.preempt(outcome)
             case Refuse():
-                outcomes.refuse(self.state, self.queues, outcome, self.now)
+                return outcomes.refuse(self.state, self.queues, outcome, self.now)
+        return []
 
     def preempt(self, outcome):
         preemptor = outcome.info
@@ -69,8 +70,8 @@ class Cluster:
     def wake(self, name):
         self.try_again(self.state.relatives(name))
 
-    def try_again(self, names):
-        outcomes.requeue_within_reach(self.state, self.queues, names, self.now)
+    def try_again(self, names, **which):
+        outcomes.requeue_within_reach(self.state, self.queues, names, self.now, **which)
 
     def advance(self):
         """Time passes: one Workload that is being stopped has stopped, or else one has finished."""

@@ -163,7 +163,11 @@ def _for_others(found: Judgement) -> str:
     """Say that not all of the quota that becomes free is for this Workload."""
     if found.kept_for is not None:
         return ", beside what that one needs"
-    return f", {TAKEN}" if found.place is not None and found.place.position > 1 else ""
+    if found.release is None:
+        return ", beside what is kept for a Workload that preempts others"
+    if found.place is not None and found.place.position > 1:
+        return f", {TAKEN}"
+    return ", unless another ClusterQueue of its cohort takes it" if found.rivals else ""
 
 
 def _limits_raised(found: Judgement) -> list[str]:

@@ -95,6 +95,7 @@ class Judgement:
     `kept_for`: with backfilling, the head that it may not delay.
     `release`: when enough quota is released for one that waits for quota, if all that run end as declared; None if what
     is released is kept for a preemptor or for such a head.
+    `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
     """
 
     reason: str
@@ -111,6 +112,7 @@ class Judgement:
     promise: Promise | None = None
     kept_for: KeptForHead | None = None
     release: Promise | None = None
+    rivals: bool = False
 
 
 class ClusterState:
@@ -246,7 +248,12 @@ class ClusterState:
             promise=promised,
             kept_for=kept_for,
             release=release,
+            rivals=self._has_rivals(name),
         )
+
+    def _has_rivals(self, name: str) -> bool:
+        others = (self.queues.cluster_queues.get(other) for other in self.state.relatives(name) if other != name)
+        return any(pending is not None and len(pending) > 0 for pending in others)
 
     def _release(self, name: str, info: Info) -> tuple[Promise | None, KeptForHead | None]:
         """When enough quota is released for this Workload, and the head for which it is kept in that case."""

@@ -89,6 +89,19 @@ def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None
     victim = holding("r", "4", **RUNS_LONG)
     found = explained(job(), workload(requests={"cpu": "2"}, priority=0), [first, victim], above=above)
     assert (found.released_by, found.release) == (None, KEPT)
+    kept = "beside what is kept for a Workload that preempts others"
+    assert found.changes[0] == f"running Workloads release 2 cpu of flavor f, {kept}"
+
+
+def test_the_first_of_a_queue_is_told_that_another_queue_may_take_what_is_released() -> None:
+    """The head of the other ClusterQueue of the cohort waits as well."""
+    waits, other = workload(requests={"cpu": "2"}), workload("o", queueName="o", requests={"cpu": "2"})
+    holds = holding("r", "4")
+    found = explained(job(), waits, above=CQ, objects=in_cohort(waits, other, holds))
+    alone = explained(job(), waits, above=CQ, objects=in_cohort(waits, holds))
+    release = "running Workloads release 2 cpu of flavor f"
+    assert found.changes[0] == f"{release}, unless another ClusterQueue of its cohort takes it"
+    assert alone.changes[0] == release
 
 
 def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:

@@ -10,7 +10,7 @@ or that they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -85,6 +85,7 @@ class PreemptionVerdict(StrEnum):
     ABOVE_THRESHOLD = "AboveThreshold"  # it would borrow even then, and they are above maxPriorityThreshold
     SHARES = "Shares"  # fair sharing: its ClusterQueue would have the larger share
     NOT_ENOUGH = "NotEnough"  # all that may be preempted do not suffice
+    KEPT_FOR_HEAD = "KeptForHead"  # backfilling: the Workload may not delay one that has waited longer
 
 
 class PreemptionCheck(NamedTuple):
@@ -113,6 +114,19 @@ class Evidence:
     held: tuple[HeldQuota, ...]
     preemptions: tuple[PreemptionCheck, ...]
     ways: Ways
+
+
+def that_may_not_delay(found: Evidence) -> Evidence:
+    """The evidence about a Workload that may not delay the head of a queue (backfilling): it stops no other ones, and
+    only with a higher priority could it.
+    """
+    kept = PreemptionVerdict.KEPT_FOR_HEAD
+    checks = (
+        check._replace(verdict=kept) if check.verdict is PreemptionVerdict.CHOSEN else check
+        for check in found.preemptions
+    )
+    ways = Ways(priority=found.ways.priority)
+    return replace(found, preemptions=tuple(checks), ways=ways)
 
 
 def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetime) -> Evidence:

@@ -153,7 +153,7 @@ def _verdict_text(check: PreemptionCheck, priority: int) -> str:
 
 
 _VERDICTS = {
-    PreemptionVerdict.CHOSEN: "some of them are being stopped for it",
+    PreemptionVerdict.CHOSEN: "those that it needs are being stopped for it",
     PreemptionVerdict.POLICY_NEVER: "the policy allows none",
     PreemptionVerdict.MUST_BORROW: "it would still have to borrow, and may not preempt to borrow (borrowWithinCohort)",
     PreemptionVerdict.WITHIN_QUOTA: "that queue uses no more than its own quota",
@@ -164,6 +164,7 @@ _VERDICTS = {
     PreemptionVerdict.SPARED: "others make room for it",
     PreemptionVerdict.ABOVE_THRESHOLD: "it would still have to borrow, and {rule} excludes them",
     PreemptionVerdict.SHARES: "fair sharing protects them: stopping them would give its queue the larger share",
+    PreemptionVerdict.KEPT_FOR_HEAD: "what they free would be kept for one that has waited longer (backfill)",
     PreemptionVerdict.NOT_ENOUGH: "all that may be stopped, {may} of them here, do not free enough{limit}",
 }
 

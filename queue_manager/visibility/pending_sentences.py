@@ -86,10 +86,11 @@ def _behind(found: Judgement, head: str, argument: str) -> Finding:
 
 
 def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
-    """`head`: the Job for which backfilling keeps the quota that is free; "" if the reader may not know it."""
+    """`head`: the Job for which backfilling keeps the quota; "" if the reader may not know it."""
     whose = head or f"a Workload {ANOTHERS}"
-    kept = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {whose}"
-    sentence = f"{kept}: it has waited longer (backfill)."
+    is_free = not nearest(_rows(found), found.reason)
+    what = "The free quota of" if is_free else "What preemption could free for it in"
+    sentence = f"{what} ClusterQueue {found.cluster_queue} is kept for {whose}: it has waited longer (backfill)."
     changes = [f"{head or 'that Workload'} is admitted, or leaves the queue, and enough quota is free then"]
     longest, most = found.info.longest_run if found.info is not None else None, kept_for.most_seconds
     if most is None and longest is None:

@@ -34,7 +34,7 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.admission_evidence import Evidence, evidence
+from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay
 from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
@@ -235,6 +235,8 @@ class ClusterState:
         shown = evidence(self.state, name, info, self._now)
         promised = self._promise(name, info)
         release, kept_for = self._release(name, info) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
+        if kept_for is not None and release is None:
+            shown = that_may_not_delay(shown)
         return Judgement(
             reason,
             message,

@@ -195,6 +195,20 @@ def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(l
     assert found.changes[0] == "running Workloads release 1 cpu of flavor f, beside what that one needs"
 
 
+@pytest.mark.parametrize("policy", ["LowerPriority", "LowerOrNewerEqualPriority"])
+def test_one_that_may_not_delay_the_head_is_not_said_to_preempt_nor_told_how_to(policy: str) -> None:
+    """It could preempt `r`, which is newer, if the policy allows that, and would delay `head`."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    above = cluster_queue(preemption={"withinClusterQueue": policy}, namespaceSelector={})
+    head, waits = workload("head", created=10, requests={"cpu": "4"}), workload(created=20, requests={"cpu": "2"})
+    running = [holding("r", "2", created=30), holding("s", "2", created=0)]
+    found = explained(job(), waits, [head, *running], 100, above=above, settings=keeps)
+    may = policy == "LowerOrNewerEqualPriority"
+    assert found.sentence.startswith("What preemption could free for it") == may
+    assert [c.verdict for c in found.preemptions] == ["KeptForHead" if may else "NotLower"]
+    assert not [change for change in found.changes if "withinClusterQueue" in change]
+
+
 def test_the_own_quota_of_another_queue_is_not_kept_for_a_head() -> None:
     """`head` borrows from the cohort; what `r` releases is the nominal quota of the other ClusterQueue."""
     keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))

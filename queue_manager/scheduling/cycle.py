@@ -27,13 +27,13 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from queue_manager.api import messages, policy_values, reasons
+from queue_manager.api import messages, reasons
 from queue_manager.scheduling.backfill import Backfilling, Candidate
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt, Mode
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.nomination import Nomination, nominate
-from queue_manager.scheduling.planned_usage import PlannedUsage, passes
+from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
 from queue_manager.scheduling.preemption_candidates import with_new_candidates
 from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -219,10 +219,17 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
         return set()
     others = (r for r in state.reservations.values() if r.info.uid != decided.info.uid)
     around = (r for r in others if _shares_quota(state, r, queue))
-    overtaken = {r.cluster_queue for r in around if passes(state, decided.info, queue, r)}
+    overtaken = {r.cluster_queue for r in around if _overtakes(state, decided, queue, r)}
     if isinstance(decided, Preempt):
         return overtaken
     return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage))
+
+
+def _overtakes(state: SchedulerState, decided: Admit | Preempt, queue: QueueState, reservation: Reservation) -> bool:
+    if passes(state, decided.info, queue, reservation):
+        return True
+    is_own = not decided.assignment.borrow and can_always_reclaim(queue)
+    return is_own and borrows_from(state, reservation, queue.node)
 
 
 def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueState) -> bool:
@@ -260,7 +267,7 @@ def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     if entry.nomination.victims or entry.nomination.will_fit:
         return _preempt(planned, entry, taken)
     planned.forget(entry.info.uid)
-    if entry.assignment.mode is Mode.NO_CANDIDATES and not _can_always_reclaim(entry.queue):
+    if entry.assignment.mode is Mode.NO_CANDIDATES and not can_always_reclaim(entry.queue):
         planned.withhold(entry.queue.node, _reservable(entry))
     return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE, entry.assignment.unfit)
 
@@ -291,11 +298,6 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt |
         return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
     planned.plan(outcome.reservation)
     return outcome
-
-
-def _can_always_reclaim(queue: QueueState) -> bool:
-    """Whether quota that is lent comes back on demand. Kueue: CanAlwaysReclaim"""
-    return queue.queue.spec.preemption.reclaim_within_cohort == policy_values.ANY
 
 
 def _reservable(entry: _Entry) -> Usage:

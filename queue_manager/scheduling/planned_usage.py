@@ -10,6 +10,9 @@ later, and another preemptor, whose victims have stopped, would wait for victims
 must also fit beside the *claims* of preemptors: each takes its request, and gives back what its own victims hold. Of
 several claims those count that together leave the least.
 
+A preemptor may be about to borrow what another ClusterQueue can always reclaim. That is not kept from the heads of this
+ClusterQueue: they would preempt the preemptor as soon as it is admitted.
+
 The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs, each with all
 its ancestors. At the end of the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
 BEHAVIOUR.md#q45-quota-kept-for-preemptors.
@@ -84,11 +87,29 @@ class PlannedUsage:
     # --- queries ---
 
     def free(self, node: QuotaNode, fr: FlavorResource) -> int:
-        """The amount that is neither in use nor kept: available now beside the claims, and after all preemptions."""
+        """The amount that is neither in use nor kept: available now beside the claims, and after all preemptions.
+
+        Of its own nominal quota nothing is kept for preemptors that would borrow it, and from which the ClusterQueue
+        could reclaim it as soon as they are admitted.
+        """
+        free = self._free(node, fr)
+        own = node.quota(fr).nominal - max(node.usage.get(fr, 0), self.used(node, fr))
+        if own > free and (yielding := self._yielding(node)):
+            with self._without(yielding):
+                free = max(free, min(own, self._free(node, fr)))
+        return free
+
+    def _free(self, node: QuotaNode, fr: FlavorResource) -> int:
         planned = node.available(fr)
         if not self._differs(node):
             return planned
         return min(planned, *self._beside_claims(node, fr, lambda: node.available(fr)))
+
+    def _yielding(self, node: QuotaNode) -> frozenset[str]:
+        """The preemptors that would borrow from this ClusterQueue, which can always reclaim."""
+        if not self._planned or not can_always_reclaim(self._state.queues[node.name]):
+            return frozenset()
+        return frozenset(uid for uid, r in self._planned.items() if borrows_from(self._state, r, node))
 
     def unclaimed(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The amount that is available now, whatever is kept for preemptors."""
@@ -292,6 +313,20 @@ class PlannedUsage:
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:
             each.usage, self._now[each] = self._now[each], each.usage
+
+
+def can_always_reclaim(queue: QueueState) -> bool:
+    """Whether quota that is lent comes back on demand. Kueue: CanAlwaysReclaim"""
+    return queue.queue.spec.preemption.reclaim_within_cohort == policy_values.ANY
+
+
+def borrows_from(state: SchedulerState, reservation: Reservation, node: QuotaNode) -> bool:
+    """Whether a preemptor will borrow from the subtree in which another ClusterQueue is."""
+    preemptor = state.queues.get(reservation.cluster_queue)
+    if preemptor is None or preemptor.node is node or not reservation.borrow:
+        return False
+    holds = smallest_subtree(preemptor.node, reservation.borrow)
+    return any(each is holds for each in node.path())
 
 
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:

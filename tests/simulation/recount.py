@@ -95,6 +95,10 @@ class Recount:
         most = UNLIMITED if borrowing is None else self.subtree(node, fr) + borrowing
         return min(self.local(node, fr) + self.potential(parent, fr), most)
 
+    def height(self, node: tuple[str, str]) -> int:
+        """The number of levels below a node."""
+        return max((self.height(child) + 1 for child in self.children(node)), default=0)
+
     # --- shares ---
 
     def ancestors(self, node: tuple[str, str]) -> Iterator[tuple[str, str]]:
@@ -140,6 +144,13 @@ def total(usages: Iterable[tuple[str, Usage]]) -> dict[str, dict[FlavorResource,
     return result
 
 
+def after(holdings: Iterable[Holding], objects: ClusterObjects, done: Iterable[Reservation]) -> Recount:
+    """The tree when these preemptions are done."""
+    victims = {uid for r in done for uid in r.victims}
+    staying = ((h.cluster_queue, h.usage) for h in holdings if h.uid not in victims or not h.evicted)
+    return Recount(objects, total([*staying, *((r.cluster_queue, r.usage) for r in done)]))
+
+
 def least_available(
     objects: ClusterObjects,
     holdings: Collection[Holding],
@@ -148,19 +159,39 @@ def least_available(
     fr: FlavorResource,
 ) -> int:
     """What is available to a node whichever preemptions are done: none, all, or any whose own victims suffice."""
-
-    def after(done: Iterable[Reservation]) -> Recount:
-        gone = {uid for r in done for uid in r.victims}
-        staying = ((h.cluster_queue, h.usage) for h in holdings if h.uid not in gone)
-        return Recount(objects, total([*staying, *((r.cluster_queue, r.usage) for r in done)]))
-
-    certain = min(after(done).available(node, fr) for done in ((), reservations))
+    certain = min(after(holdings, objects, done).available(node, fr) for done in ((), reservations))
     preemptors = [r for r in reservations if r.victims]
     some = (done for size in range(1, len(preemptors) + 1) for done in combinations(preemptors, size))
-    possible = ((done, after(done)) for done in some)
+    possible = ((done, after(holdings, objects, done)) for done in some)
     suffices = (
         found.available(node, fr)
         for done, found in possible
         if all(found.available(("cq", r.cluster_queue), fr) >= 0 for r in done)
     )
     return min([certain, *suffices])
+
+
+def free(
+    objects: ClusterObjects,
+    holdings: Collection[Holding],
+    reservations: Collection[Reservation],
+    node: tuple[str, str],
+    fr: FlavorResource,
+) -> int:
+    """What is not in use, and not kept; of its own quota nothing is kept from a ClusterQueue that can reclaim it."""
+    least = least_available(objects, holdings, reservations, node, fr)
+    others = [r for r in reservations if not yields(objects, r, node)]
+    if len(others) == len(reservations):
+        return least
+    now, planned = (after(holdings, objects, done) for done in ((), reservations))
+    own = now.quota(node, fr)[0] - max(now.used(node, fr), planned.used(node, fr))
+    return max(least, min(own, least_available(objects, holdings, others, node, fr)))
+
+
+def yields(objects: ClusterObjects, reservation: Reservation, node: tuple[str, str]) -> bool:
+    """Whether the preemptor would borrow from a ClusterQueue whose policy lets it reclaim from anyone."""
+    tree, preemptor = Recount(objects, {}), ("cq", reservation.cluster_queue)
+    if preemptor == node or not reservation.borrow or tree.specs[node].preemption.reclaim_within_cohort != "Any":
+        return False
+    holds = next(each for each in tree.ancestors(preemptor) if tree.height(each) >= reservation.borrow)
+    return holds in tree.ancestors(node)

@@ -37,7 +37,7 @@ from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterO
 from tests.simulation.cohort_lives import life
 from tests.simulation.cohort_play import play
 from tests.simulation.cohort_samples import State
-from tests.simulation.recount import Recount, least_available, total
+from tests.simulation.recount import Recount, free, total
 from tests.simulation.stores import (
     FLAVORS,
     Decided,
@@ -404,13 +404,13 @@ def check_numbers(
         checked["limit"] += 1
         if passed:
             continue
-        free = least_available(objects, others, reserved, node, fr)
+        unused = free(objects, others, reserved, node, fr)
         own = max(0, now.quota(node, fr)[0] - now.used(node, fr))
-        assert amount(row.resource, row.free or "") == free
-        assert amount(row.resource, row.borrowable or "") == max(0, free - own)
-        assert amount(row.resource, row.kept or "") == max(0, now.available(node, fr) - free)
+        assert amount(row.resource, row.free or "") == unused
+        assert amount(row.resource, row.borrowable or "") == max(0, unused - own)
+        assert amount(row.resource, row.kept or "") == max(0, now.available(node, fr) - unused)
         checked["free"] += 1
-        if free < amount(row.resource, row.requested) <= limit:
+        if unused < amount(row.resource, row.requested) <= limit:
             short.add(fr)
     if short and not passed:
         related = set(state.relatives(found.cluster_queue))

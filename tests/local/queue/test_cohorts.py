@@ -50,6 +50,12 @@ async def is_true(c: Cluster, job: str, type: str) -> bool:
     return found is not None and found[0] == "True"
 
 
+async def short(c: Cluster, job: str) -> tuple[str, str] | None:
+    """Status and reason of QuotaReserved."""
+    found = await c.condition(job, "QuotaReserved")
+    return found[:2] if found is not None else None
+
+
 def refused(reason: str, said: str) -> tuple[str, str, str]:
     return "False", reason, f"couldn't assign flavors to pod set main: {said}"
 
@@ -121,6 +127,33 @@ def test_a_preemptor_that_is_overtaken_keeps_no_quota_from_others(environment: E
             await c.until(lambda: c.condition("first", "QuotaReserved"), reason)
             assert await is_true(c, "borrower", "QuotaReserved"), "its pod still stops"
             await c.until(c.running, ["above", "own", "small"])
+
+    run(scenario())
+
+
+def test_own_quota_that_can_be_reclaimed_is_not_kept_for_who_would_borrow_it(environment: Environment) -> None:
+    """Were it kept for `large`, `own` would preempt `large` as soon as that is admitted."""
+
+    async def scenario() -> None:
+        slow = PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)
+        async with cluster(small=slow) as c:
+            both = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+            await c.queues("4", cohortName="co", preemption=both)
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("4"), "preemption": both}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            await c.apply_class("mid", 2)
+            await c.submit("small", cpu="3")
+            await c.until(c.running, ["small"])
+            await c.submit("large", cpu="6", labels={CLASS: "mid"})
+            await c.until(lambda: is_true(c, "small", "Preempted"), True)
+            await c.submit("own", cpu="3", queue="lq2")
+            await c.until(c.running, ["own", "small"])
+            reason = "False", reasons.WAITING_FOR_QUOTA
+            await c.until(lambda: short(c, "large"), reason)
+            assert await is_true(c, "small", "QuotaReserved"), "its pod still stops"
+            await c.until(c.running, ["own", "small"])
+            assert not await is_true(c, "large", "Evicted")
 
     run(scenario())
 

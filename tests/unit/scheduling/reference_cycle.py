@@ -159,10 +159,11 @@ def way_of(w: World, planned: World, head: Head, fr: FR, amount: int) -> Way:
     queue = head.queue
     if amount > potential(w, queue, fr):
         return Way(NO_FIT, 0)
+    kept = [each for each in w.kept if not passes(w, head, each)]
+    if amount <= free(w, w, kept, queue, fr):
+        return Way(FIT, level(planned, queue, fr, amount))
     if amount <= available(planned, queue, fr):
-        kept = [each for each in w.kept if not passes(w, head, each)]
-        mode = FIT if amount <= spared(w, kept, queue, fr) else RECLAIM
-        return Way(mode, level(planned, queue, fr, amount))
+        return Way(RECLAIM, level(planned, queue, fr, amount))
     preemptor = as_preemptor(w, head, {fr: amount}, frozenset([fr]))
     victims = [uid for uid, _ in earlier_victims(w, head)]
     if not victims or not fits(planned.without(victims), queue, {fr: amount}):
@@ -243,6 +244,24 @@ def plan(w: World, kept: Iterable[Kept]) -> World:
     return w
 
 
+def free(now: World, later: World, kept: list[Kept], queue: str, fr: FR) -> int:
+    """What is available now, and after any preemptions; of the own quota also what borrowing preemptors would get."""
+    least = min(available(plan(later, kept), queue, fr), spared(now, kept, queue, fr))
+    others = [each for each in kept if not yields(now, each, queue)]
+    if len(others) == len(kept):
+        return least
+    own = limits(now, queue, fr).nominal - max(used(world, queue, fr) for world in (now, plan(later, kept)))
+    return max(least, min(own, available(plan(later, others), queue, fr), spared(now, others, queue, fr)))
+
+
+def yields(w: World, kept: Kept, queue: str) -> bool:
+    """Whether the preemptor would borrow what this ClusterQueue could reclaim from it at once."""
+    if kept.queue == queue or not kept.borrow or w.nodes[queue].policies.reclaim != "Any":
+        return False
+    around = [kept.queue, *above(w, kept.queue)]
+    return next(name for name in around if height(w, name) >= kept.borrow) in above(w, queue)
+
+
 def spared(w: World, kept: Iterable[Kept], queue: str, fr: FR) -> int:
     """What is available now, and also whichever preemptors are admitted whose own victims suffice for them."""
     preemptors = [each for each in kept if each.victims]
@@ -305,8 +324,9 @@ def run_cycle(w: World) -> dict[str, Decided]:
         decided[head.uid] = Decided(REFUSE)
         if assigned.mode == FIT:
             kept = [each for uid, each in plans.items() if uid not in passed]
-            is_spared = all(amount <= spared(admitted, kept, head.queue, fr) for fr, amount in assigned.usage.items())
-            if is_spared and fits(planned(passed), head.queue, assigned.usage):
+            if all(
+                amount <= free(admitted, withholding, kept, head.queue, fr) for fr, amount in assigned.usage.items()
+            ):
                 decided[head.uid] = Decided(ADMIT, *promised)
                 plans.pop(head.uid, None)
                 admitted, withholding = (each.plus(head.queue, assigned.usage) for each in (admitted, withholding))

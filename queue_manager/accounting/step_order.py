@@ -33,7 +33,7 @@ _STOPPED = (StepKind.RELEASED, *ENDS_OF_JOB)  # by then the pods have ended
 def in_order(steps: Iterable[StepRecord]) -> list[StepRecord]:
     """Steps by time; within a second in the order in which they follow from each other."""
     known = list(steps)
-    ends = {(step.uid, step.attempt): step.at for step in known if step.kind in ENDS_OF_ATTEMPT}
+    ends = {(step.uid, step.attempt): step for step in known if step.kind in ENDS_OF_ATTEMPT}
     activations = {(step.uid, step.at): step.occurrence for step in known if step.kind is StepKind.REACTIVATED}
 
     def rank(step: StepRecord) -> float:
@@ -42,19 +42,21 @@ def in_order(steps: Iterable[StepRecord]) -> list[StepRecord]:
     return sorted(known, key=lambda step: (step.at, step.attempt or _LAST, rank(step), step.occurrence))
 
 
-def _rank(step: StepRecord, ends: Mapping[tuple[str, int], datetime], reactivated: int | None) -> float:
+def _rank(step: StepRecord, ends: Mapping[tuple[str, int], StepRecord], reactivated: int | None) -> float:
     """Sort key of a step among those of its attempt in one second: the order of StepKind.
 
     A queue can be stopped before an admission and after an eviction: Held and Resumed after the end of the attempt come
-    after Requeued, or after an earlier Reactivated. `ends`: when each attempt of a Workload ended. `reactivated`: the
-    occurrence of a reactivation in the same second, None without one.
+    after Requeued, or after an earlier Reactivated. Nothing holds a deactivated Workload: without a reactivation they
+    come before Deactivated. `ends`: of each attempt of a Workload. `reactivated`: the occurrence of a reactivation in
+    the same second, None without one.
     """
     if step.kind not in _HOLDS:
         return _KINDS.index(step.kind)
     end = ends.get((step.uid, step.attempt))
-    if end is None or end > step.at:
-        return _KINDS.index(StepKind.HELD)
     is_after = reactivated is not None and reactivated < step.occurrence
+    is_held_until_end = end is not None and end.kind is StepKind.DEACTIVATED and end.at == step.at and not is_after
+    if end is None or end.at > step.at or is_held_until_end:
+        return _KINDS.index(StepKind.HELD)
     return _KINDS.index(StepKind.REACTIVATED if is_after else StepKind.REQUEUED) + 0.5
 
 

@@ -58,6 +58,13 @@ def test_a_hold_follows_the_reactivation_or_requeue_that_led_to_it() -> None:
     assert in_order([held, back, evicted]) == [evicted, back, held]
 
 
+def test_a_hold_precedes_the_deactivation_that_ends_it_in_the_same_second() -> None:
+    held, off = step(StepKind.HELD, 5, occurrence=1), step(StepKind.DEACTIVATED, 5)
+    on, again = step(StepKind.REACTIVATED, 5, occurrence=2), step(StepKind.HELD, 5, occurrence=3)
+    assert in_order([off, held]) == in_order([held, off]) == [held, off]
+    assert in_order([again, off, on, held]) == in_order([held, on, off, again]) == [held, off, on, again]
+
+
 def test_a_step_between_attempts_has_the_number_of_the_one_before() -> None:
     """A Job is deactivated before its first attempt, which counts as an eviction, and held between the two."""
     never = [step(StepKind.HELD, 1), step(StepKind.DEACTIVATED, 2), step(StepKind.REACTIVATED, 3, occurrence=1)]

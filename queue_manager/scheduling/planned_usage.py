@@ -93,6 +93,8 @@ class PlannedUsage:
         could reclaim it as soon as they are admitted.
         """
         free = self._free(node, fr)
+        if not self._planned:
+            return free
         own = node.quota(fr).nominal - max(node.usage.get(fr, 0), self.used(node, fr))
         if own > free and (yielding := self._yielding(node)):
             with self._without(yielding):
@@ -107,7 +109,7 @@ class PlannedUsage:
 
     def _yielding(self, node: QuotaNode) -> frozenset[str]:
         """The preemptors that would borrow from this ClusterQueue, which can always reclaim."""
-        if not self._planned or not can_always_reclaim(self._state.queues[node.name]):
+        if not can_always_reclaim(self._state.queues[node.name]):
             return frozenset()
         return frozenset(uid for uid, r in self._planned.items() if borrows_from(self._state, r, node))
 

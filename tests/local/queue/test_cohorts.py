@@ -105,7 +105,7 @@ def test_who_fits_once_victims_of_another_have_stopped_has_that_reason(environme
 
 
 def test_a_preemptor_that_is_overtaken_keeps_no_quota_from_others(environment: Environment) -> None:
-    """`above` takes what the victim of `first` releases; `first` is told at once, and `small` fits beside `above`."""
+    """`above` takes what the victim of `first` releases: `first` is told immediately, `small` fits beside `above`."""
 
     async def scenario() -> None:
         slow = PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)

@@ -16,8 +16,9 @@ from queue_manager.api import messages, reasons
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling import cycle
 from queue_manager.scheduling.backfill import Backfilling
-from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, is_change, run_cycle
 from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
 from queue_manager.scheduling.victim_search import Victim
@@ -128,6 +129,23 @@ def concerned_by(state: SchedulerState, decided: Iterable[Admit | Preempt]) -> s
     return {name for each in decided for name in cycle.concerned_by(state, each)}
 
 
+def release_kept_back(
+    state: SchedulerState,
+    queues: Queues,
+    backfilling: Backfilling,
+    now: datetime,
+    decided: Iterable[Admit | Preempt] = (),
+) -> bool:
+    """With backfilling: try the Workloads again that were not to delay a head, where another one is the head, or where
+    the admissions and preemptions of a cycle have moved the promise to the head. True if there was one.
+    """
+    around = state.relatives_of_all(each.cluster_queue for each in decided if is_change(each))
+    heads = {name: head for name in around if (head := queues.waiting_head(name)) is not None}
+    with PlannedUsage(state, heads) as planned:
+        moved = backfilling.take_moved(state, heads, now, planned.victims)
+    return queues.release_kept_back(state.relatives_of_all([*moved, *queues.take_left_by_head()]))
+
+
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
     """Runs admission cycles in memory, at one point in time, and writes nothing.
@@ -153,6 +171,8 @@ class Rehearsal:
             takers = [each for each in decided if isinstance(each, Admit | Preempt) and self._is_applied(each)]
             again = self.queues.requeue_inadmissible(concerned_by(self.state, takers), self.now)
             again |= self.queues.requeue_inadmissible(freed, self.now, preemptors=False)
+            if self.backfilling is not None:
+                again |= release_kept_back(self.state, self.queues, self.backfilling, self.now, takers)
             progress = again or any(applied)
         return outcomes
 

@@ -38,7 +38,7 @@ from msgspec.structs import force_setattr
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.queueing.refresh_turns import turn_of
-from queue_manager.scheduling.backfill import HeadOrder
+from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.queue_order import Rank
@@ -128,7 +128,10 @@ class PendingWorkloads:
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self._is_blocked_by_preemptor = False
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
-        self.waiting_head: Info | None = None  # BestEffortFIFO, backfilling: the first that found no quota
+        # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
+        self.waiting_head: Info | None = None
+        self._kept_back: list[Key] = []  # refused since they would delay a head; some may be gone, or tried again
+        self.has_left_head = False  # the waiting head is gone, or another one: it may have kept others back
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
@@ -217,6 +220,7 @@ class PendingWorkloads:
         if self.blocked_by == key:
             self._unblock()
         if self.waiting_head is not None and self.waiting_head.key == key:
+            self._leave_head()
             self._release_all()
         if self._in_shape(key):
             shape = self._shape_of(info)
@@ -283,6 +287,24 @@ class PendingWorkloads:
             return returning
         return None if first is None or first.key == self.blocked_by else first
 
+    def first_without_quota(self) -> WaitingHead | None:
+        """With backfilling: the waiting head, and whether it is ordered before the Workload to try next."""
+        if self.waiting_head is None:
+            return None
+        tried = self.head()
+        return WaitingHead(self.waiting_head, leads=tried is None or self.is_behind_head(tried))
+
+    def is_behind_head(self, info: Info) -> bool:
+        """With backfilling: whether the waiting head is another Workload, and ordered before this one."""
+        return self.waiting_head is not None and self._rank_in_queue(self.waiting_head) < self._rank_in_queue(info)
+
+    def _is_first_without_quota(self, info: Info) -> bool:
+        first = self.waiting_head
+        return first is None or self._rank_in_queue(info) < self._rank_in_queue(first)
+
+    def _rank_in_queue(self, info: Info) -> tuple[WeightedUsage | None, Rank]:
+        return self._place(info.queue), info.rank
+
     def _first_returning(self) -> Info | None:
         """The first preempting Workload to be tried; drops dead entries on the way."""
         while self._returning:
@@ -322,17 +344,20 @@ class PendingWorkloads:
         *,
         never: bool = False,
         behind: HeadOrder | None = None,
+        kept_back: bool = False,
         demands: tuple[Demand, ...] | None = None,
     ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
         `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
-        that may not delay it. `demands`: of these one must come within reach before the answer can change; None:
-        unknown.
+        that may not delay it. `kept_back`: it would delay the head of this ClusterQueue or of another one. `demands`:
+        of these one must come within reach before the answer can change; None: unknown.
         """
         info = self._where.get(key)
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
             return
+        if kept_back:
+            self._kept_back.append(key)
         passed = never and self.pass_by and self.strategy == STRICT_FIFO
         if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
             self.remove(key)
@@ -350,9 +375,7 @@ class PendingWorkloads:
             if self._preempting.pop(key, None) is not None:
                 self._enter(info)
             self._park(self._shape_of(info), info, why, demands)
-            if behind is not None and not never and (self.waiting_head is None or info.rank < self.waiting_head.rank):
-                self.waiting_head = info
-                self._set_shortest_first(behind is HeadOrder.SHORTEST)
+            self._take_head(info, None if never or kept_back else behind)
 
     def _park(self, shape: _Shape, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None) -> None:
         if shape.parked is None:
@@ -378,6 +401,27 @@ class PendingWorkloads:
         shape = self._shapes.get(key)
         return shape.demands if shape is not None else {}
 
+    def usage_changed(self) -> None:
+        """Record that the past usage of a LocalQueue is another one: one that was kept back may be before the head."""
+        usage, first = self._usage, self.waiting_head
+        if usage is None or first is None or self.has_left_head:
+            return
+        queues = {info.queue for key in self._kept_back if (info := self._where.get(key)) is not None}
+        self.has_left_head = any(usage(queue) < usage(first.queue) for queue in queues)
+
+    def release_kept_back(self) -> bool:
+        """Have those tried again that were refused since they would delay a head. True if there was one."""
+        kept_back, self._kept_back = self._kept_back, []
+        woken = self.blocked_by in kept_back
+        if woken:
+            self._unblock()
+        for key in kept_back:
+            shape = self._shape_of(self._where[key]) if key in self._where and self._in_shape(key) else None
+            if shape is not None and shape.refused == key:
+                self._release(shape)
+                woken = True
+        return woken
+
     def _set_shortest_first(self, shortest_first: bool) -> None:
         if shortest_first == self._shortest_first:
             return
@@ -387,9 +431,22 @@ class PendingWorkloads:
             if first is not None:
                 self._push_shape(shape.key, first)
 
+    def _take_head(self, refused: Info, behind: HeadOrder | None) -> None:
+        """Let the refused Workload be the waiting head, if it is the first one; without `behind` it is not."""
+        is_head = self.waiting_head is not None and self.waiting_head.key == refused.key
+        if is_head or (behind is not None and self._is_first_without_quota(refused)):
+            if not is_head or behind is None:
+                self._leave_head()
+            if behind is not None:
+                self.waiting_head = refused
+                self._set_shortest_first(behind is HeadOrder.SHORTEST)
+
+    def _leave_head(self) -> None:
+        self.has_left_head = self.has_left_head or self.waiting_head is not None
+        self.waiting_head = None
+
     def _release_all(self) -> bool:
         """Have every parked shape tried again. True if a shape was parked."""
-        self.waiting_head = None
         self._set_shortest_first(False)
         parked = [shape for shape in self._shapes.values() if shape.parked is not None]
         for shape in parked:
@@ -459,6 +516,7 @@ class PendingWorkloads:
         """Set the queueing strategy. If it changes, Workloads that were refused under the old one are tried again."""
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
+            self._leave_head()
             preempting, self._preempting = self._preempting, {}
             self._returning, self._waiting = [], []
             for key in preempting:

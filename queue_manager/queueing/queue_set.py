@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from job_controller.model import Key
-from queue_manager.api import keys, policy_values
+from queue_manager.api import keys, messages, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads, Reach
-from queue_manager.scheduling.backfill import HeadOrder
+from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Preempt, Refuse
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
@@ -164,6 +164,7 @@ class Queues:
         """Count the entry penalty of an admission, where past usage orders the LocalQueues."""
         if self.is_ordered_by_usage(cluster_queue):
             self.ledger.admit(queue, consumption([usage]), now, undo=undo)
+            self._usage_changed(queue)
 
     def restore_usage(self, local: LocalQueue) -> None:
         """Load the past usage of a LocalQueue from its status, which another process may have written."""
@@ -178,9 +179,13 @@ class Queues:
     def sample_usage(self, queue: Key, running: Consumption, now: datetime) -> None:
         """Update the past usage of a LocalQueue to `now`, which may change the order of the LocalQueues."""
         self.ledger.sample(queue, running, now)
-        local = self.local_queues.get(queue)
-        if local is not None:
-            self._eligible[local.spec.cluster_queue] = None
+        self._usage_changed(queue)
+
+    def _usage_changed(self, queue: Key) -> None:
+        pending = self._pending(queue)
+        if pending is not None:
+            pending.usage_changed()
+            self._eligible[self.local_queues[queue].spec.cluster_queue] = None
 
     def weighted_usage(self, queue: Key) -> WeightedUsage:
         """The past usage of a LocalQueue by its weight; the lowest comes first."""
@@ -211,9 +216,31 @@ class Queues:
             if pending is not None and pending.end_backoffs(now):
                 self._eligible[name] = None
 
-    def waiting_heads(self) -> dict[str, Info]:
+    def waiting_head(self, cluster_queue: str) -> Info | None:
+        """With backfilling: the first Workload of this ClusterQueue that found no quota since the last change."""
+        pending = self.cluster_queues.get(cluster_queue)
+        return pending.waiting_head if pending is not None else None
+
+    def waiting_heads(self) -> dict[str, WaitingHead]:
         """With backfilling: by ClusterQueue, the first Workload that found no quota since the last change."""
-        return {n: p.waiting_head for n, p in self.cluster_queues.items() if p.waiting_head is not None}
+        found = ((name, pending.first_without_quota()) for name, pending in self.cluster_queues.items())
+        return {name: head for name, head in found if head is not None}
+
+    def take_left_by_head(self) -> list[str]:
+        """With backfilling: the ClusterQueues in which another Workload is the first since this was asked before."""
+        left = [name for name, pending in self.cluster_queues.items() if pending.has_left_head]
+        for name in left:
+            self.cluster_queues[name].has_left_head = False
+        return left
+
+    def release_kept_back(self, names: Iterable[str]) -> bool:
+        """With backfilling: make those eligible again that were refused since they would delay a head. True if any
+        became so.
+        """
+        known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
+        released = [name for name, pending in known.items() if pending.release_kept_back()]
+        self._eligible |= dict.fromkeys(released)
+        return bool(released)
 
     def refused(
         self,
@@ -227,7 +254,10 @@ class Queues:
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)
-            pending.refused(refusal.info.key, refusal.retry, why, never=never, behind=behind, demands=demands)
+            kept_back = refusal.message == messages.KEPT_FOR_HEAD_MESSAGE
+            pending.refused(
+                refusal.info.key, refusal.retry, why, never=never, behind=behind, kept_back=kept_back, demands=demands
+            )
 
     def is_blocked_by(self, key: Key, cluster_queue: str) -> bool:
         """Whether this head was refused, and those behind it are not tried before something changes (StrictFIFO)."""

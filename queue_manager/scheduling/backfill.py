@@ -10,10 +10,12 @@ head if it
     needs no more than the nominal quota of another ClusterQueue.
 
 The same holds for a Workload that has to preempt others first, so none is evicted for quota that is kept for a head.
-So a Workload that passes never moves the promised start back, and each promise is kept or improved until the head
-starts. A running Workload without a declared maximum counts as running forever: if the head needs its quota, the
-promised start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that
-maximum once the quota is free. See BEHAVIOUR.md#q50-backfilling.
+So a Workload that passes in its queue never moves the promised start back. A higher priority, and one in the nominal
+quota of another ClusterQueue, may; then those are tried again that were kept back, since they may end before that.
+
+A running Workload without a declared maximum counts as running forever: if the head needs its quota, the promised
+start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that maximum once
+the quota is free. See BEHAVIOUR.md#q50-backfilling.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import NamedTuple
 
 from job_controller.times import LATEST, later
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
@@ -47,6 +50,16 @@ class BackfillRules:
 
     head_age: timedelta  # since its queue time; then it has a promise
     shortest_first: bool = False
+
+
+class WaitingHead(NamedTuple):
+    """The first Workload of a ClusterQueue that found no quota.
+
+    `leads`: in its ClusterQueue it is ordered before the Workload that is tried now.
+    """
+
+    info: Info
+    leads: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,9 @@ class Backfilling:
 
     def __init__(self, rules: BackfillRules) -> None:
         self.rules = rules
-        self._promises: dict[str, tuple[int, Promise]] = {}  # by ClusterQueue; with the change of the state
+        # By ClusterQueue, for one moment: the change of the state, and the Workloads that were counted as gone.
+        self._promises: dict[str, tuple[tuple[int, frozenset[str]], Promise]] = {}
+        self._moved: set[str] = set()  # ClusterQueues whose promise may let others pass than before
 
     def is_aged(self, head: Info, now: datetime) -> bool:
         """Whether a head has waited so long that others may not delay it."""
@@ -92,41 +107,72 @@ class Backfilling:
     def delays_a_head(
         self,
         state: SchedulerState,
-        waiting: Mapping[str, Info],
+        waiting: Mapping[str, WaitingHead],
         candidate: Candidate,
         now: datetime,
         gone: Collection[str] = (),
     ) -> bool:
         """Whether the admission of this Workload, now or after its preemption, would break a promise.
 
-        `waiting`: by ClusterQueue the first Workload that found no quota. Of these only Workloads count that are
-        ordered before the candidate and share quota with it. `gone`: uids of the Workloads without whose usage the
-        quota tree is now.
+        `waiting`: by ClusterQueue. Of these only heads count that are ordered before the candidate and share quota
+        with it. `gone`: uids of the Workloads without whose usage the quota tree is now.
         """
         for name in state.relatives(candidate.queue.name) if waiting else ():
-            head = waiting.get(name)
-            if head is None or candidate.info.rank <= head.rank or not self.is_aged(head, now):
+            first = waiting.get(name)
+            if first is None or not self.is_aged(first.info, now) or state.inactive(name) is not None:
                 continue
-            if not may_pass(state, self._promise(state, name, head, now, gone), candidate, now):
+            is_before = first.leads if name == candidate.queue.name else first.info.rank < candidate.info.rank
+            if is_before and not may_pass(state, self._promise(state, name, first.info, now, gone), candidate, now):
                 return True
         return False
 
+    def take_moved(
+        self, state: SchedulerState, heads: Mapping[str, Info], now: datetime, gone: Collection[str] = ()
+    ) -> set[str]:
+        """Of these heads, by ClusterQueue, those whose promise has moved since this was asked before, so that a
+        Workload may pass now that could not. An admission moves it if it had a higher priority, or used the nominal
+        quota of another ClusterQueue.
+        """
+        for name, head in heads.items():
+            if name in self._promises and name in state.queues:
+                self._promise(state, name, head, now, gone)
+        moved, self._moved = self._moved.intersection(heads), set()
+        return moved
+
     def _promise(self, state: SchedulerState, name: str, head: Info, now: datetime, gone: Collection[str]) -> Promise:
-        changes, known = self._promises.get(name, (-1, None))
-        if known is None or changes != state.changes or known.head is not head:
-            known = promise(state, state.queues[name], head, now, gone)
-            self._promises[name] = (state.changes, known)
+        moment, (before, known) = (state.changes, frozenset(gone)), self._promises.get(name, (None, None))
+        if known is None or before != moment or known.head is not head:
+            latest = promise(state, state.queues[name], head, now, gone)
+            if known is not None and known.head is head and _may_let_others_pass(known, latest, now):
+                self._moved.add(name)
+            self._promises[name] = (moment, latest)
+            return latest
         return known
 
 
-def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime, gone: Collection[str] = ()) -> Promise:
-    """The promise to a head that does not fit now. The quota tree is unchanged afterwards.
+def _may_let_others_pass(before: Promise, after: Promise, now: datetime) -> bool:
+    """Whether a Workload may pass a head with this promise that could not pass it with the one before."""
+    is_later = after.starts_by > max(before.starts_by, now)
+    return is_later or before.starts_by is NEVER is not after.starts_by or before.usage != after.usage
 
-    `gone`: uids of the Workloads without whose usage the quota tree is now.
+
+def promise(
+    state: SchedulerState,
+    queue: QueueState,
+    head: Info,
+    now: datetime,
+    gone: Collection[str] = (),
+    *,
+    fits_later: bool = False,
+) -> Promise:
+    """The promise to a head. The quota tree is unchanged afterwards.
+
+    `gone`: uids of the Workloads without whose usage the quota tree is now. `fits_later`: what is free now is not for
+    this Workload.
     """
     ending = (h for h in _sharing(state, queue) if (h.ends_by is not None or h.evicted) and h.uid not in gone)
     running = sorted(ending, key=lambda h: _end(h, now))
-    least, most, found = 1, len(running), None
+    least, most, found = int(fits_later), len(running), None
     while least <= most:  # what fits after n ends fits after more, so binary search
         middle = (least + most) // 2
         with state.without(running[:middle]):
@@ -138,7 +184,7 @@ def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime,
     if found is None:
         return Promise(head, queue, NEVER, {}, tuple(running))
     count, assignment = found
-    start = _end(running[count - 1], now)
+    start = _end(running[count - 1], now) if count else now
     ended = tuple(h for h in running if _end(h, now) <= start)
     return Promise(head, queue, start, assignment.usage, ended, assignment.borrow)
 

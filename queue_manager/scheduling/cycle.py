@@ -28,7 +28,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from queue_manager.api import messages, reasons
-from queue_manager.scheduling.backfill import Backfilling, Candidate
+from queue_manager.api.policy_values import STRICT_FIFO
+from queue_manager.scheduling.backfill import Backfilling, Candidate, WaitingHead
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt, Mode
 from queue_manager.scheduling.holdings import Reservation
@@ -98,7 +99,7 @@ class Preempt(NamedTuple):
 Outcome = Admit | Preempt | Refuse
 
 
-NO_HEADS: Mapping[str, Info] = MappingProxyType({})
+NO_HEADS: Mapping[str, WaitingHead] = MappingProxyType({})
 
 
 class _Entry(NamedTuple):
@@ -119,7 +120,7 @@ def run_cycle(
     heads: Iterable[tuple[str, Info]],
     now: datetime,
     backfilling: Backfilling | None = None,
-    waiting: Mapping[str, Info] = NO_HEADS,
+    waiting: Mapping[str, WaitingHead] = NO_HEADS,
 ) -> list[Outcome]:
     """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
 
@@ -157,8 +158,8 @@ def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info
         return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
 
 
-def _without_quota(waiting: Mapping[str, Info], entries: Iterable[_Entry]) -> dict[str, Info]:
-    """Return the first Workload of each ClusterQueue that found no quota, in this cycle or before it.
+def _without_quota(waiting: Mapping[str, WaitingHead], entries: Iterable[_Entry]) -> dict[str, WaitingHead]:
+    """Return the first Workload of each BestEffortFIFO ClusterQueue that found no quota, in this cycle or before it.
 
     One that exceeds the limits, or finds no flavor, does not wait for quota.
     """
@@ -166,8 +167,9 @@ def _without_quota(waiting: Mapping[str, Info], entries: Iterable[_Entry]) -> di
     for entry in entries:
         waits = not entry.nomination.is_possible and entry.assignment.reason == reasons.WAITING_FOR_QUOTA
         before = first.get(entry.queue.name)
-        if waits and (before is None or entry.info.rank < before.rank):
-            first[entry.queue.name] = entry.info
+        is_first = before is None or not before.leads
+        if waits and is_first and entry.queue.queue.spec.queueing_strategy != STRICT_FIFO:
+            first[entry.queue.name] = WaitingHead(entry.info)
     return first
 
 
@@ -208,6 +210,11 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
     return None
 
 
+def is_change(decided: Admit | Preempt) -> bool:
+    """False for a preemptor that waits as before."""
+    return isinstance(decided, Admit) or decided.is_new
+
+
 def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
     """Return the ClusterQueues to try again because of an admission or a preemption.
 
@@ -215,7 +222,7 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
     in others Workloads may preempt the admitted one. To be called when all outcomes of the cycle are carried out.
     """
     queue = state.queues.get(decided.cluster_queue)
-    if queue is None or (isinstance(decided, Preempt) and not decided.is_new):
+    if queue is None or not is_change(decided):
         return set()
     others = (r for r in state.reservations.values() if r.info.uid != decided.info.uid)
     around = (r for r in others if _shares_quota(state, r, queue))
@@ -247,43 +254,42 @@ class _HeadGuard:
     state: SchedulerState
     now: datetime
     backfilling: Backfilling
-    waiting: Mapping[str, Info]
+    waiting: Mapping[str, WaitingHead]
 
     def delays(self, entry: _Entry, planned: PlannedUsage) -> bool:
         victims = tuple(victim.holding for victim in entry.nomination.victims)
         candidate = Candidate(entry.queue, entry.info, entry.assignment, victims)
-        with planned.without(frozenset((entry.info.uid,))):
+        with planned.without(frozenset((entry.info.uid,))), planned.without_withheld():
             gone = planned.victims.keys()
             return self.backfilling.delays_a_head(self.state, self.waiting, candidate, self.now, gone)
 
 
 def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Outcome:
     """Decide one entry, given the outcomes of the entries before it. Its usage or reservation counts for later ones."""
-    if entry.nomination.is_possible and guard is not None and guard.delays(entry, planned):
-        planned.forget(entry.info.uid)
-        return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
     if entry.nomination.fits:
-        return _admit(planned, entry)
+        return _admit(planned, entry, guard)
     if entry.nomination.victims or entry.nomination.will_fit:
-        return _preempt(planned, entry, taken)
+        return _preempt(planned, entry, taken, guard)
     planned.forget(entry.info.uid)
     if entry.assignment.mode is Mode.NO_CANDIDATES and not can_always_reclaim(entry.queue):
         planned.withhold(entry.queue.node, _reservable(entry))
     return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE, entry.assignment.unfit)
 
 
-def _admit(planned: PlannedUsage, entry: _Entry) -> Admit | Refuse:
+def _admit(planned: PlannedUsage, entry: _Entry, guard: _HeadGuard | None) -> Admit | Refuse:
     usage = entry.assignment.usage
     with planned.without(entry.passed):
         fits = planned.fits(entry.queue.node, usage)
     if not fits:
         return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+    if guard is not None and guard.delays(entry, planned):
+        return _keep_back(planned, entry)
     planned.forget(entry.info.uid)
     planned.count(entry.queue.node, usage)
     return Admit(entry.info, entry.queue.name, entry.assignment)
 
 
-def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt | Refuse:
+def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Preempt | Refuse:
     victims = entry.nomination.victims
     message = messages.WILL_FIT_MESSAGE
     if victims:
@@ -296,8 +302,15 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt |
         fits = planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)
     if not fits:
         return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+    if guard is not None and guard.delays(entry, planned):
+        return _keep_back(planned, entry)
     planned.plan(outcome.reservation)
     return outcome
+
+
+def _keep_back(planned: PlannedUsage, entry: _Entry) -> Refuse:
+    planned.forget(entry.info.uid)
+    return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
 
 
 def _reservable(entry: _Entry) -> Usage:

@@ -55,6 +55,7 @@ class PlannedUsage:
         self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
+        self._withheld: list[tuple[QuotaNode, Usage]] = []
         self._standing: dict[QuotaNode, list[Reservation]] = {}  # of earlier cycles, by root
 
     def __enter__(self) -> PlannedUsage:
@@ -169,6 +170,7 @@ class PlannedUsage:
         """Keep an amount from others until the cycle ends: count it in the planned version only."""
         self._separate(node)
         node.add_all(usage)
+        self._withheld.append((node, usage))
 
     def plan(self, reservation: Reservation) -> None:
         """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
@@ -221,6 +223,17 @@ class PlannedUsage:
         finally:
             for reservation in forgotten:
                 self.plan(reservation)
+
+    @contextmanager
+    def without_withheld(self) -> Iterator[None]:
+        """Context in which nothing is withheld."""
+        for node, usage in reversed(self._withheld):
+            node.remove_all(usage)
+        try:
+            yield
+        finally:
+            for node, usage in self._withheld:
+                node.add_all(usage)
 
     # --- the two versions ---
 

@@ -261,7 +261,7 @@ class ClusterState:
         """When enough quota is released for this Workload, and the head for which it is kept in that case."""
         if self._is_behind_a_preemptor(name, info):
             return None, None
-        release = promise(self.state, self.state.queues[name], info, self._now)
+        release = promise(self.state, self.state.queues[name], info, self._now, fits_later=True)
         before = self._head_before(name, info, release)
         if before is None:
             return release, None
@@ -278,14 +278,14 @@ class ClusterState:
         earliest start, since who does not delay it delays none. In another ClusterQueue the Workload may use its own
         nominal quota all the same.
         """
-        backfilling, heads = self._rehearsal.backfilling, self.queues.waiting_heads()
+        backfilling, pending = self._rehearsal.backfilling, self.queues.cluster_queues[name]
         if backfilling is None:
             return None
         found = [
             promise(self.state, self.state.queues[other], head, self._now)
             for other in self.state.relatives(name)
-            if (head := heads.get(other)) is not None
-            and head.rank < info.rank
+            if (head := self.queues.waiting_head(other)) is not None
+            and (pending.is_behind_head(info) if other == name else head.rank < info.rank)
             and backfilling.is_aged(head, self._now)
             and (other == name or release.starts_by >= NEVER or release.borrow)
         ]
@@ -295,7 +295,7 @@ class ClusterState:
         """Return backfilling's promise to this Workload; None unless it is a head that found no quota, and the first
         of those that share quota: heads that are ordered before it need not keep it.
         """
-        backfilling, head = self._rehearsal.backfilling, self.queues.waiting_heads().get(name)
+        backfilling, head = self._rehearsal.backfilling, self.queues.waiting_head(name)
         if backfilling is None or head is not info or not backfilling.is_aged(info, self._now):
             return None
         if self._is_behind_a_preemptor(name, info) or self._is_behind_another_head(name, info):
@@ -304,8 +304,7 @@ class ClusterState:
 
     def _is_behind_another_head(self, name: str, info: Info) -> bool:
         """Whether the head of another ClusterQueue is ordered before this one, and may take what is released."""
-        heads = self.queues.waiting_heads()
-        others = (heads.get(other) for other in self.state.relatives(name) if other != name)
+        others = (self.queues.waiting_head(other) for other in self.state.relatives(name) if other != name)
         return any(head.rank < info.rank for head in others if head is not None)
 
     def _is_behind_a_preemptor(self, name: str, info: Info) -> bool:

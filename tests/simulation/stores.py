@@ -288,6 +288,12 @@ def crowded_settings(rng: Random) -> WorkloadSettings:
     return replace(random_settings(rng), usage_decay=decay)
 
 
+def backfilling_settings(rng: Random) -> WorkloadSettings:
+    """Like `crowded_settings`, always with backfilling."""
+    rules = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
+    return replace(crowded_settings(rng), backfill=rules)
+
+
 def decide(objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Decided:
     """The first decisions of a scheduler that starts on this store at `now`, until nothing more can be decided."""
     return run_virtual(_decide(objects, settings), start=now)
@@ -331,8 +337,8 @@ def rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> l
 def look_at_rest(
     objects: ClusterObjects, settings: WorkloadSettings, rng: Random, look: Callable[[Scheduler, QuotaCache], Seen]
 ) -> list[Seen]:
-    """What `look` sees each time when no cycle has anything to do. Between them a Workload goes: a victim, else any
-    that runs.
+    """What `look` sees each time when no cycle has anything to do. Between them a Workload goes: a victim, else one
+    that runs, or that waits.
     """
     return run_virtual(_look_at_rest(objects, settings, rng, look))
 
@@ -349,6 +355,8 @@ async def _look_at_rest(
         going = [uid for uid, holding in holdings.items() if holding.evicted] or list(holdings)
         if not going:
             break
+        if not any(holdings[uid].evicted for uid in going) and rng.random() < 0.3:
+            going = [w.metadata.uid for w in left]
         gone = rng.choice(sorted(going))
         left = [w for w in left if w.metadata.uid != gone]
         runtime.cache(WORKLOADS, Workload).reset(left, len(found) + 1)

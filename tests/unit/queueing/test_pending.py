@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.queueing.refresh_turns import TURNS
-from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_tree import FlavorResource
@@ -401,48 +400,6 @@ def test_switching_the_order_by_usage_keeps_all_and_tries_them_again():
     assert queue.head().key.name == "a"
     queue.set_usage(None)
     assert drain(queue) == ["b", "a"]
-
-
-def test_behind_an_aged_head_the_shortest_declared_run_is_tried_first():
-    """Within one priority. Those that declare nothing are last; without the setting the order is that of time."""
-
-    def crowd():
-        runs = {"long": 900, "short": 60, "none": None}
-        return queue_of(
-            "BestEffortFIFO",
-            pending("head", requests={"cpu": "9"}),
-            *(
-                pending(name, created=10 + i, spec={"maximumExecutionTimeSeconds": runs[name]} if runs[name] else {})
-                for i, name in enumerate(runs)
-            ),
-            pending("low", created=99, priority=-1, spec={"maximumExecutionTimeSeconds": 1}),
-        )
-
-    def behind(queue):
-        names = []
-        while (head := queue.head()) is not None:
-            names.append(head.key.name)
-            queue.refused(head.key, Retry.CHANGE, WHY, behind=HeadOrder.RANK)
-        return names
-
-    for order, names in (
-        (HeadOrder.SHORTEST, ["short", "long", "none", "low"]),
-        (HeadOrder.RANK, ["long", "short", "none", "low"]),
-    ):
-        queue = crowd()
-        queue.refused(queue.head().key, Retry.CHANGE, WHY, behind=order)
-        assert queue.waiting_head.key.name == "head"
-        assert behind(queue) == names
-
-
-def test_those_that_a_promised_head_kept_waiting_are_tried_when_it_leaves():
-    queue = queue_of("BestEffortFIFO", pending("head", requests={"cpu": "9"}), pending("small", created=1))
-    for _ in range(2):
-        queue.refused(queue.head().key, Retry.CHANGE, WHY, behind=HeadOrder.RANK)
-    assert queue.head() is None
-    queue.remove(pending("head").key)
-    assert queue.head().key.name == "small"
-    assert queue.waiting_head is None
 
 
 def parked(*sizes, demand=True):

@@ -57,7 +57,7 @@ def decided(
     if found.head is not None and found.reason not in _DESPITE_A_HEAD:
         name = _head_name(found.head, objects) if may_name(found.head.namespace) else ""
         return _behind(found, name, argument)
-    if found.kept_for is not None and found.message == messages.KEPT_FOR_HEAD_MESSAGE:
+    if found.kept_for is not None:
         name = _head_name(found.kept_for.head, objects) if may_name(found.kept_for.head.namespace) else ""
         return _kept_for_head(found, found.kept_for, name)
     if text_of is None:
@@ -87,16 +87,20 @@ def _behind(found: Judgement, head: str, argument: str) -> Finding:
 
 def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
     """`head`: the Job for which backfilling keeps the quota; "" if the reader may not know it."""
-    whose = head or f"a Workload {ANOTHERS}"
-    is_free = not nearest(_rows(found), found.reason)
-    what = "The free quota of" if is_free else "What preemption could free for it in"
-    sentence = f"{what} ClusterQueue {found.cluster_queue} is kept for {whose}: it has waited longer (backfill)."
+    kept = f"kept for {head or f'a Workload {ANOTHERS}'}: it has waited longer (backfill)"
+    lacking = nearest(_rows(found), found.reason)
+    if found.message != messages.KEPT_FOR_HEAD_MESSAGE:
+        sentence = f"{_requests_more(found, lacking)}; what is released is {kept}."
+    elif lacking:
+        sentence = f"What preemption could free for it in ClusterQueue {found.cluster_queue} is {kept}."
+    else:
+        sentence = f"The free quota of ClusterQueue {found.cluster_queue} is {kept}."
     changes = [f"{head or 'that Workload'} is admitted, or leaves the queue, and enough quota is free then"]
     longest, most = found.info.longest_run if found.info is not None else None, kept_for.most_seconds
-    if most is None and longest is None:
-        changes.append(f"it declares a maximum execution time ({keys.MAX_EXEC_TIME})")
-    elif most:
-        changes.append(f"it declares a maximum execution time of at most {most} s ({keys.MAX_EXEC_TIME})")
+    if most or (most is None and longest is None):
+        at_most = f" of at most {most} s" if most else ""
+        when_free = f", and {_release(found, lacking)}" if lacking else ""
+        changes.append(f"it declares a maximum execution time{at_most} ({keys.MAX_EXEC_TIME}){when_free}")
     command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
     return _finding(found, found.reason, sentence, changes, command)
 
@@ -149,21 +153,21 @@ def _waits_for_quota(found: Judgement) -> Text:
     queue, lacking = f"ClusterQueue {found.cluster_queue}", nearest(_rows(found), found.reason)
     if not lacking:
         return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
-    asks = _joined(_amount(row, row.requested) for row in lacking)
-    free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
     kept = "; what is released is kept for it" if found.promise is not None else ""
-    if found.kept_for is not None:
-        kept = "; what is released is kept for a Workload that has waited longer (backfill)"
-    because = ", because of a borrowing limit" if all(row.limited_by for row in lacking) else ""
-    sentence = f"It requests {asks}, and {queue} has {free} free{because}{kept}."
+    sentence = f"{_requests_more(found, lacking)}{kept}."
     of_quota = [change + _for_others(found) for change in (_release(found, lacking), *_limits_raised(found))]
     return sentence, (*of_quota, *_by_preemption(found))
 
 
+def _requests_more(found: Judgement, lacking: Sequence[FlavorEvidence]) -> str:
+    asks = _joined(_amount(row, row.requested) for row in lacking)
+    free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
+    because = ", because of a borrowing limit" if all(row.limited_by for row in lacking) else ""
+    return f"It requests {asks}, and ClusterQueue {found.cluster_queue} has {free} free{because}"
+
+
 def _for_others(found: Judgement) -> str:
     """Say that not all of the quota that becomes free is for this Workload."""
-    if found.kept_for is not None:
-        return ", beside what that one needs"
     if found.release is None:
         return ", beside what is kept for a Workload that preempts others"
     if found.place is not None and found.place.position > 1:

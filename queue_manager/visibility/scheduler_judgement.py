@@ -74,7 +74,8 @@ class Place:
 class KeptForHead(NamedTuple):
     """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for.
 
-    `most_seconds`: the declared maximum execution time with which a Workload may pass it now; None: any one.
+    `most_seconds`: the declared maximum execution time with which the Workload would pass it, now or when enough is
+    released for it; None: any one.
     """
 
     head: Key
@@ -234,8 +235,8 @@ class ClusterState:
         reason, message = ("", "") if isinstance(outcome, Admit) else (outcome.reason, outcome.message)
         shown = evidence(self.state, name, info, self._now)
         promised = self._promise(name, info)
-        release, kept_for = self._release(name, info) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
-        if kept_for is not None and release is None:
+        release, kept_for = self._release(name, info, message) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
+        if kept_for is not None:
             shown = that_may_not_delay(shown)
         return Judgement(
             reason,
@@ -257,21 +258,21 @@ class ClusterState:
         others = (self.queues.cluster_queues.get(other) for other in self.state.relatives(name) if other != name)
         return any(pending is not None and len(pending) > 0 for pending in others)
 
-    def _release(self, name: str, info: Info) -> tuple[Promise | None, KeptForHead | None]:
-        """When enough quota is released for this Workload, and the head for which it is kept in that case."""
+    def _release(self, name: str, info: Info, message: str) -> tuple[Promise | None, KeptForHead | None]:
+        """When enough quota is released for this Workload, or the head for which it is kept instead."""
         if self._is_behind_a_preemptor(name, info):
             return None, None
         release = promise(self.state, self.state.queues[name], info, self._now, fits_later=True)
         before = self._head_before(name, info, release)
         if before is None:
             return release, None
-        seconds = int((before.starts_by - self._now).total_seconds())
-        most = max(0, seconds) if before.starts_by < NEVER else None
-        kept_for = KeptForHead(before.head.key, most)
+        is_free, is_known = message == messages.KEPT_FOR_HEAD_MESSAGE, release.starts_by < NEVER
         longest = info.longest_run
-        passes = longest is not None and release.starts_by < NEVER
-        passes = passes and later(release.starts_by, longest or 0) <= before.starts_by
-        return (release if passes else None), kept_for
+        if is_known and not is_free and longest is not None and later(release.starts_by, longest) <= before.starts_by:
+            return release, None
+        since = release.starts_by if is_known and not is_free else self._now
+        seconds = int((before.starts_by - since).total_seconds())
+        return None, KeptForHead(before.head.key, max(0, seconds) if before.starts_by < NEVER else None)
 
     def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
         """With backfilling, the promise to an aged head that this Workload may not delay; of several the one with the

@@ -12,7 +12,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
-from queue_manager.visibility.released_quota_times import KEPT, KEPT_FOR_HEAD, STOPPING, UNDECLARED
+from queue_manager.visibility.released_quota_times import KEPT, KEPT_FOR_HEAD, STOPPING, TAKEN, UNDECLARED
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, workload
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
@@ -183,7 +183,7 @@ def test_of_several_heads_the_one_is_named_that_is_to_start_first(longest: int, 
 
 @pytest.mark.parametrize(("longest", "by"), [(None, None), (600, None), (500, 400)])
 def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(longest, by) -> None:
-    """`s` has to end at 400, when two cpus are free, and `head` starts at 900 at the latest."""
+    """`s` has to end at 400, when two cpus are free, and `head` starts at 900 at the latest: 500 s remain."""
     keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
     own = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
     waits = workload(created=20, requests={"cpu": "1"}, **own)
@@ -191,8 +191,20 @@ def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(l
     running = [holding("r", "2", **RUNS_LONG), holding("s", "2", maximumExecutionTimeSeconds=400)]
     found = explained(job(), waits, [head, *running], 100, settings=keeps)
     assert found.released_by == (at(by) if by is not None else None)
-    assert found.sentence.endswith("free; what is released is kept for a Workload that has waited longer (backfill).")
-    assert found.changes[0] == "running Workloads release 1 cpu of flavor f, beside what that one needs"
+    release, requests = (
+        "running Workloads release 1 cpu of flavor f",
+        "It requests 1 cpu, and ClusterQueue cq has 0 cpu",
+    )
+    if by is not None:
+        assert (found.sentence, found.changes) == (f"{requests} of flavor f free.", [f"{release}, {TAKEN}"])
+        return
+    kept = "what is released is kept for default/head: it has waited longer (backfill)"
+    assert found.sentence == f"{requests} of flavor f free; {kept}."
+    assert found.changes == [
+        "default/head is admitted, or leaves the queue, and enough quota is free then",
+        f"it declares a maximum execution time of at most 500 s ({MAX_TIME}), and {release}",
+    ]
+    assert found.next_command == "sluice explain default/head"
 
 
 @pytest.mark.parametrize("policy", ["LowerPriority", "LowerOrNewerEqualPriority"])

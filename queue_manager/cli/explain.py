@@ -33,7 +33,7 @@ from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.scheduling.admission_evidence import PreemptionVerdict
 from queue_manager.visibility.explain_record import Explanation
-from queue_manager.visibility.explanation_rows import FlavorRow, PreemptionRow
+from queue_manager.visibility.explanation_rows import FlavorRow, HolderRow, PreemptionRow
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobState
 from queue_manager.visibility.reason_codes import ReasonClass
 from queue_manager.visibility.released_quota_times import DELAYED
@@ -99,9 +99,15 @@ HOLDERS = (
     output.TableColumn("HELD IN", lambda row: row.cluster_queue),
     output.TableColumn("BY LOCALQUEUE", queue_text),
     output.TableColumn("WORKLOADS", lambda row: str(row.workloads), right=True),
+    output.TableColumn("STOPPING", lambda row: str(row.stopping), right=True),
     output.TableColumn("HOLD", lambda row: ", ".join(f"{amount} {of}" for of, amount in row.holds.items()), wrap=True),
     output.TableColumn("JOBS", lambda row: first_of(row.jobs) or "-", wrap=True),
 )
+
+
+def holder_columns(rows: Sequence[HolderRow]) -> list[output.TableColumn]:
+    """Return the columns: STOPPING only if some are being stopped."""
+    return [column for column in HOLDERS if column.heading != "STOPPING" or any(row.stopping for row in rows)]
 
 
 def preemption_columns(now: datetime) -> list[output.TableColumn]:
@@ -154,7 +160,7 @@ def _tables(found: Explanation, now: datetime, most: int | None) -> Iterator[Ren
     known = [row for row in found.flavors if row.free is not None]
     tables = (
         (flavor_columns(known), known),
-        (HOLDERS, found.holders),
+        (holder_columns(found.holders), found.holders),
         (preemption_columns(now), found.preemptions),
     )
     for columns, rows in tables:
@@ -186,6 +192,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
         ("message", _message(found)),
         ("starts by", [f"{deadline(found.starts_by, now)}, {DELAYED}"] if found.starts_by else []),
+        ("kept for", [", ".join(found.kept_for)] if found.kept_for else []),
         ("starts when", found.changes),
         ("released", _released(found, now)),
         ("next", list(filter(None, [found.log_command, found.next_command]))),

@@ -62,12 +62,16 @@ class FlavorEvidence(NamedTuple):
 
 
 class HeldQuota(NamedTuple):
-    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first."""
+    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first.
+
+    `stopping`: how many of them are being stopped.
+    """
 
     cluster_queue: str
     queue: Key
     usage: dict[FlavorResource, int]
     workloads: tuple[Key, ...]
+    stopping: int
 
 
 class PreemptionVerdict(StrEnum):
@@ -114,6 +118,7 @@ class Evidence:
     held: tuple[HeldQuota, ...]
     preemptions: tuple[PreemptionCheck, ...]
     ways: Ways
+    kept_for: tuple[Key, ...] = ()  # preemptors, for which quota that it needs is kept
 
 
 def that_may_not_delay(found: Evidence) -> Evidence:
@@ -166,7 +171,13 @@ class _Judge:
         checks = tuple(self._preemptions(nomination, flavors))
         ends = [check.protected_until for check in checks if check.protected_until is not None]
         ways = ways_to_preempt(self.state, self.planned, self.queue, self.info, self.now, ends) if checks else NO_WAYS
-        return Evidence(nomination, flavors, self._held(flavors), checks, ways)
+        return Evidence(nomination, flavors, self._held(flavors), checks, ways, self._kept_for(flavors))
+
+    def _kept_for(self, flavors: Iterable[FlavorEvidence]) -> tuple[Key, ...]:
+        wanted = {FlavorResource(row.flavor, row.resource) for row in flavors if row.is_short}
+        around, passed = self.state.relatives(self.queue.name), self.planned.passed_by(self.info, self.queue)
+        others = (r for uid, r in self.state.reservations.items() if uid not in passed and r.cluster_queue in around)
+        return tuple(sorted(r.info.key for r in others if not wanted.isdisjoint(r.usage)))
 
     # --- flavors ---
 
@@ -349,4 +360,5 @@ def _held_by(name: str, queue: Key, holdings: list[Holding], short: set[FlavorRe
 
     usage = {fr: sum(h.usage.get(fr, 0) for h in holdings) for fr in sorted(short)}
     largest = sorted(holdings, key=lambda h: (-amount(h), h.key))
-    return HeldQuota(name, queue, {fr: value for fr, value in usage.items() if value}, tuple(h.key for h in largest))
+    held = {fr: value for fr, value in usage.items() if value}
+    return HeldQuota(name, queue, held, tuple(h.key for h in largest), sum(h.evicted for h in holdings))

@@ -10,12 +10,14 @@ published, and a list of what is missing. Names of other namespaces' objects app
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
 from job_controller.model import Job, Key
 from queue_manager.api.types import Workload
+from queue_manager.scheduling.admission_evidence import Evidence
 from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
@@ -34,7 +36,7 @@ from queue_manager.visibility.job_states import JobState, explain_state, lost_qu
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preemptor
 from queue_manager.visibility.reason_with_sentence import Finding
-from queue_manager.visibility.released_quota_times import ExpectedRelease, release_of
+from queue_manager.visibility.released_quota_times import ANOTHERS_JOB, ExpectedRelease, release_of
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
 
@@ -65,7 +67,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     see, so that the rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps
     released quota for it, and `starts_by` is when it starts at the latest, if that is known. `released_by`: when
     enough quota is released for it at the latest, which others may take; `release` says why then, or why it is not
-    known, and is "" for one that does not wait for quota or has `starts_by`. `preempted_for`: who needed the quota
+    known, and is "" for one that does not wait for quota or has `starts_by`. `kept_for`: the Jobs that
+    preempt others, for which quota is kept that it needs. `preempted_for`: who needed the quota
     that it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader who may list all
     Workloads. `cause`: as in `JobRow`; `advice`: what to do about it; `deadlines`: what happens when, soonest
     first; `log_command`: prints the logs of failed pods, of a Job that has failed. The reader of the pods adds
@@ -99,6 +102,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     log_command: str = ""
     released_by: datetime | None = None
     release: str = ""
+    kept_for: list[str] = []
 
 
 def explain(job: Job | None, workload: Workload | None, around: Surroundings, now: datetime) -> Explanation:
@@ -141,7 +145,13 @@ def _explanation(case: Case, found: Finding) -> Explanation:
         preempted_for_job=_preemptor(case, objects) if victim else "",
         released_by=release.by,
         release=release.text,
+        kept_for=_kept_for(evidence, jobs, around) if evidence is not None else [],
     )
+
+
+def _kept_for(evidence: Evidence, jobs: Mapping[Key, str], around: Surroundings) -> list[str]:
+    names = (jobs.get(key, str(key)) if around.may_name(key.namespace) else ANOTHERS_JOB for key in evidence.kept_for)
+    return list(dict.fromkeys(names))
 
 
 def _preemptor(case: Case, objects: ClusterObjects) -> str:

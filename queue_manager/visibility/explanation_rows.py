@@ -42,8 +42,8 @@ class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The Workloads of one LocalQueue that hold quota which the explained Job needs.
 
-    `namespace`, `queue` "": those of all LocalQueues whose names the reader may not know, without `jobs`. `holds`: the
-    amount they hold, by "FLAVOR/RESOURCE".
+    `namespace`, `queue` "": those of all LocalQueues whose names the reader may not know, without `jobs`. `stopping`:
+    how many of them are being stopped. `holds`: the amount they hold, by "FLAVOR/RESOURCE".
     """
 
     cluster_queue: str
@@ -52,6 +52,7 @@ class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     workloads: int
     holds: dict[str, str]
     jobs: list[str]
+    stopping: int = 0
 
 
 class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -81,7 +82,7 @@ def flavor_row(row: FlavorEvidence) -> FlavorRow:
         flavor=row.flavor,
         resource=row.resource,
         requested=quantity(row.requested),
-        free=quantity(row.free),
+        free=quantity(max(0, row.free)),
         borrowable=quantity(row.borrowable),
         kept=quantity(row.kept),
         limit=quantity(row.limit),
@@ -123,6 +124,7 @@ def _holder_row(cluster_queue: str, queue: Key, held: Sequence[HeldQuota], jobs:
         namespace=queue.namespace,
         queue=queue.name,
         workloads=len(workloads),
+        stopping=sum(each.stopping for each in held),
         holds={f"{fr.flavor}/{fr.resource}": text(fr.resource, amount) for fr, amount in sorted(usage.items())},
         jobs=[jobs.get(key, key.name) for key in workloads] if queue != NOT_NAMED else [],
     )
@@ -155,7 +157,8 @@ def _verdict_text(check: PreemptionCheck, priority: int) -> str:
 _VERDICTS = {
     PreemptionVerdict.CHOSEN: "those that it needs are being stopped for it",
     PreemptionVerdict.POLICY_NEVER: "the policy allows none",
-    PreemptionVerdict.MUST_BORROW: "it would still have to borrow, and may not preempt to borrow (borrowWithinCohort)",
+    PreemptionVerdict.MUST_BORROW: "with what its queue uses it would have to borrow, and may not preempt to borrow "
+    "(borrowWithinCohort)",
     PreemptionVerdict.WITHIN_QUOTA: "that queue uses no more than its own quota",
     PreemptionVerdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",
     PreemptionVerdict.NOT_LOWER: "none has a priority below {priority}{newer}, as {value} requires",

@@ -406,7 +406,7 @@ def check_numbers(
             continue
         unused = free(objects, others, reserved, node, fr)
         own = max(0, now.quota(node, fr)[0] - now.used(node, fr))
-        assert amount(row.resource, row.free or "") == unused
+        assert amount(row.resource, row.free or "") == max(0, unused)
         assert amount(row.resource, row.borrowable or "") == max(0, unused - own)
         assert amount(row.resource, row.kept or "") == max(0, now.available(node, fr) - unused)
         checked["free"] += 1

@@ -196,7 +196,7 @@ async def test_a_user_of_one_namespace_sees_the_numbers_that_the_manager_serves(
     found = await explained("mine/train")
     for key in ("state", "code", "sentence", "message", "flavors", "preemptions", "changes"):
         assert found[key] == whole[key], key
-    holder = {"clusterQueue": "cq", "workloads": 1, "holds": {"f/cpu": "3"}}
+    holder = {"clusterQueue": "cq", "workloads": 1, "holds": {"f/cpu": "3"}, "stopping": 0}
     assert found["holders"] == [{**holder, "namespace": "", "queue": "", "jobs": []}]
     assert whole["holders"] == [{**holder, "namespace": "theirs", "queue": "q", "jobs": ["theirs/secret"]}]
     assert found["position"] == whole["position"]

@@ -432,6 +432,12 @@ def test_reclaiming_from_another_queue_is_explained_by_quota_and_policy(
     assert [c.verdict for c in found.preemptions if c.cluster_queue == "other"] == [verdict]
 
 
+def test_no_less_than_nothing_is_free_after_a_quota_was_lowered() -> None:
+    """6 cpus of 4 are in use."""
+    found = explained(job(), workload(requests={"cpu": "2"}), [holding("r", "6")])
+    assert [(row.free, row.verdict) for row in found.flavors] == [("0", "4 more needed")]
+
+
 def test_the_schema_is_stable() -> None:
     """Scripts read these fields: a new one may be added, none may go or be renamed."""
     found = msgspec.to_builtins(explained(job(), workload(requests={"cpu": "4"}), [holding("r", "1")]))
@@ -455,13 +461,14 @@ def test_the_schema_is_stable() -> None:
             "logCommand",
             "releasedBy",
             "release",
+            "keptFor",
         ),
     ]
     assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]
     assert list(found["flavors"][0]) == [
         *("podSet", "flavor", "resource", "requested", "free", "borrowable", "kept", "limit", "verdict")
     ]
-    assert list(found["holders"][0]) == ["clusterQueue", "namespace", "queue", "workloads", "holds", "jobs"]
+    assert list(found["holders"][0]) == ["clusterQueue", "namespace", "queue", "workloads", "holds", "jobs", "stopping"]
     assert list(found["preemptions"][0]) == [
         *("clusterQueue", "flavor", "policy", "running", "candidates", "verdict", "text", "protectedUntil")
     ]

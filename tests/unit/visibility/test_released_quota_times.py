@@ -89,6 +89,7 @@ def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None
     victim = holding("r", "4", **RUNS_LONG)
     found = explained(job(), workload(requests={"cpu": "2"}, priority=0), [first, victim], above=above)
     assert (found.released_by, found.release) == (None, KEPT)
+    assert (found.kept_for, [(row.workloads, row.stopping) for row in found.holders]) == (["default/first"], [(1, 1)])
     kept = "beside what is kept for a Workload that preempts others"
     assert found.changes[0] == f"running Workloads release 2 cpu of flavor f, {kept}"
 

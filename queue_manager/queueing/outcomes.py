@@ -6,7 +6,7 @@ cycles until none achieves anything: what the scheduler is about to decide, with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ from queue_manager.scheduling import cycle
 from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, is_change, run_cycle
 from queue_manager.scheduling.holdings import Holding
-from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
 from queue_manager.scheduling.victim_search import Victim
@@ -129,21 +128,33 @@ def concerned_by(state: SchedulerState, decided: Iterable[Admit | Preempt]) -> s
     return {name for each in decided for name in cycle.concerned_by(state, each)}
 
 
-def release_kept_back(
-    state: SchedulerState,
-    queues: Queues,
-    backfilling: Backfilling,
-    now: datetime,
-    decided: Iterable[Admit | Preempt] = (),
-) -> bool:
-    """With backfilling: try the Workloads again that were not to delay a head, where another one is the head, or where
-    the admissions and preemptions of a cycle have moved the promise to the head. True if there was one.
+def retry_at_rest(
+    state: SchedulerState, queues: Queues, decided: Iterable[Admit | Preempt], *, backfills: bool = False
+) -> None:
+    """Record who is to be tried again because of the admissions and preemptions of a cycle, once no other head is left.
+
+    With backfilling those that may not delay a head: it may have to wait longer now, or they may find another flavor.
+    With fair sharing those that may stop others, since the shares are others now. See
+    BEHAVIOUR.md#q56-tries-after-a-preemption.
     """
-    around = state.relatives_of_all(each.cluster_queue for each in decided if is_change(each))
-    heads = {name: head for name in around if (head := queues.waiting_head(name)) is not None}
-    with PlannedUsage(state, heads) as planned:
-        moved = backfilling.take_moved(state, heads, now, planned.victims)
-    return queues.release_kept_back(state.relatives_of_all([*moved, *queues.take_left_by_head()]))
+    for each in decided:
+        if is_change(each):
+            if backfills:
+                queues.retry_at_rest(state.relatives(each.cluster_queue), kept_back_only=True)
+            queues.retry_at_rest(cycle.with_smaller_share(state, each))
+
+
+def heads(
+    state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], now: datetime
+) -> list[tuple[str, Info]]:
+    """(ClusterQueue, head) for each ClusterQueue with a Workload to try. Without one, of those that are to be
+    tried at rest, or that were not to delay a head which is another one now (backfilling).
+    """
+    found = queues.heads(is_tried, now)
+    if found:
+        return found
+    queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
+    return queues.heads(is_tried, now) if queues.retry(now) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +175,14 @@ class Rehearsal:
         outcomes: dict[str, Outcome] = {}
         progress = True
         while progress:
-            heads = self.queues.heads(lambda name: is_active(self.state, name), self.now)
-            decided = self.decide(heads)
+            found = heads(self.state, self.queues, lambda name: is_active(self.state, name), self.now)
+            decided = self.decide(found)
             freed: set[str] = set()
             applied = [self._apply(each, outcomes, freed) for each in decided]
             takers = [each for each in decided if isinstance(each, Admit | Preempt) and self._is_applied(each)]
             again = self.queues.requeue_inadmissible(concerned_by(self.state, takers), self.now)
             again |= self.queues.requeue_inadmissible(freed, self.now, preemptors=False)
-            if self.backfilling is not None:
-                again |= release_kept_back(self.state, self.queues, self.backfilling, self.now, takers)
+            retry_at_rest(self.state, self.queues, takers, backfills=self.backfilling is not None)
             progress = again or any(applied)
         return outcomes
 

@@ -42,6 +42,7 @@ class Queues:
         self.ledger = UsageLedger()
         self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
+        self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
     # --- Workloads ---
@@ -233,14 +234,22 @@ class Queues:
             self.cluster_queues[name].has_left_head = False
         return left
 
-    def release_kept_back(self, names: Iterable[str]) -> bool:
-        """With backfilling: make those eligible again that were refused since they would delay a head. True if any
-        became so.
+    def retry_at_rest(self, names: Iterable[str], *, kept_back_only: bool = False) -> None:
+        """Record that refused Workloads of these ClusterQueues are to be tried again (`retry`), once no other head is
+        left: so however many are admitted before, each of them is tried once. `kept_back_only`: those that were refused
+        since they would delay a head.
         """
-        known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
-        released = [name for name, pending in known.items() if pending.release_kept_back()]
-        self._eligible |= dict.fromkeys(released)
-        return bool(released)
+        for name in names:
+            self._at_rest[name] = kept_back_only and self._at_rest.get(name, True)
+
+    def retry(self, now: datetime) -> bool:
+        """Make those eligible for which `retry_at_rest` was called, but for preemptors. True if any became so."""
+        due, self._at_rest = self._at_rest, {}
+        woken = self.requeue_inadmissible([name for name, kept in due.items() if not kept], now, preemptors=False)
+        for name in (name for name, kept in due.items() if kept and name in self.cluster_queues):
+            if self.cluster_queues[name].release_kept_back():
+                self._eligible[name], woken = None, True
+        return woken
 
     def refused(
         self,

@@ -9,7 +9,7 @@ BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 
 from queue_manager.api import event_reasons, messages, policy_values, reasons
@@ -118,7 +118,6 @@ class Scheduler:
     def cycle(self) -> bool:
         """Run one admission cycle. False if nothing can be tried before something changes."""
         now = self._runtime.clock.now()
-        self._release_kept_back(now)
         heads = self._quota_cache.heads(now)
         if not heads:
             return False
@@ -156,14 +155,10 @@ class Scheduler:
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)
         self._quota_cache.requeue_within_reach(sorted(concerned), now)
         self._quota_cache.requeue_within_reach(sorted(freed), now, preemptors=False)
-        self._release_kept_back(now, takers)
+        backfills = self._backfilling is not None
+        outcomes.retry_at_rest(self._quota_cache.state, self._quota_cache.queues, takers, backfills=backfills)
         self._metrics.record(decided, self._loop.time() - started)
         return progress
-
-    def _release_kept_back(self, now: datetime, takers: Sequence[Admit | Preempt] = ()) -> None:
-        if self._backfilling is not None:
-            queues = self._quota_cache.queues
-            outcomes.release_kept_back(self._quota_cache.state, queues, self._backfilling, now, takers)
 
     def _block(self, info: Info) -> None:
         """Report that pods are awaited, unless a restart has to find that quota is kept for this preemptor."""

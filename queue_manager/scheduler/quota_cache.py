@@ -122,7 +122,7 @@ class QuotaCache:
         released = self._released_quota.take(asyncio.get_running_loop().time())
         if released:
             self.requeue_within_reach(self.state.relatives_of_all(released), now)
-        return self.queues.heads(self._is_tried, now)
+        return outcomes.heads(self.state, self.queues, self._is_tried, now)
 
     def _is_tried(self, cluster_queue: str) -> bool:
         root = self.state.queues[cluster_queue].node.root if cluster_queue in self.state.queues else None

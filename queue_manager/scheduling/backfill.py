@@ -94,7 +94,6 @@ class Backfilling:
         self.rules = rules
         # By ClusterQueue, for one moment: the change of the state, and the Workloads that were counted as gone.
         self._promises: dict[str, tuple[tuple[int, frozenset[str]], Promise]] = {}
-        self._moved: set[str] = set()  # ClusterQueues whose promise may let others pass than before
 
     def is_aged(self, head: Info, now: datetime) -> bool:
         """Whether a head has waited so long that others may not delay it."""
@@ -126,34 +125,12 @@ class Backfilling:
                 return True
         return False
 
-    def take_moved(
-        self, state: SchedulerState, heads: Mapping[str, Info], now: datetime, gone: Collection[str] = ()
-    ) -> set[str]:
-        """Of these heads, by ClusterQueue, those whose promise has moved since this was asked before, so that a
-        Workload may pass now that could not. An admission moves it if it had a higher priority, or used the nominal
-        quota of another ClusterQueue.
-        """
-        for name, head in heads.items():
-            if name in self._promises and name in state.queues:
-                self._promise(state, name, head, now, gone)
-        moved, self._moved = self._moved.intersection(heads), set()
-        return moved
-
     def _promise(self, state: SchedulerState, name: str, head: Info, now: datetime, gone: Collection[str]) -> Promise:
         moment, (before, known) = (state.changes, frozenset(gone)), self._promises.get(name, (None, None))
         if known is None or before != moment or known.head is not head:
-            latest = promise(state, state.queues[name], head, now, gone)
-            if known is not None and known.head is head and _may_let_others_pass(known, latest, now):
-                self._moved.add(name)
-            self._promises[name] = (moment, latest)
-            return latest
+            known = promise(state, state.queues[name], head, now, gone)
+            self._promises[name] = (moment, known)
         return known
-
-
-def _may_let_others_pass(before: Promise, after: Promise, now: datetime) -> bool:
-    """Whether a Workload may pass a head with this promise that could not pass it with the one before."""
-    is_later = after.starts_by > max(before.starts_by, now)
-    return is_later or before.starts_by is NEVER is not after.starts_by or before.usage != after.usage
 
 
 def promise(

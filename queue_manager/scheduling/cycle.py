@@ -35,7 +35,7 @@ from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
-from queue_manager.scheduling.preemption_candidates import with_new_candidates
+from queue_manager.scheduling.preemption_candidates import may_stop_others, with_new_candidates
 from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
@@ -54,11 +54,12 @@ class Retry(Enum):
 
 
 class Admit(NamedTuple):
-    """The Workload fits. The caller counts the assignment and writes it."""
+    """The Workload fits. The caller counts the assignment and writes it. `was_kept`: the quota, for this preemptor."""
 
     info: Info
     cluster_queue: str
     assignment: Assignment
+    was_kept: bool = False
 
 
 class Refuse(NamedTuple):
@@ -229,7 +230,15 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
     overtaken = {r.cluster_queue for r in around if _overtakes(state, decided, queue, r)}
     if isinstance(decided, Preempt):
         return overtaken
-    return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage))
+    return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage, was_kept=decided.was_kept))
+
+
+def with_smaller_share(state: SchedulerState, decided: Admit | Preempt) -> list[str]:
+    """With fair sharing: the ClusterQueues whose Workloads may stop others, since an admission changed the shares."""
+    queue = state.queues.get(decided.cluster_queue)
+    if not state.fair_sharing or queue is None or not isinstance(decided, Admit):
+        return []
+    return [name for name in state.relatives(queue.name) if may_stop_others(state, name, queue.name)]
 
 
 def _overtakes(state: SchedulerState, decided: Admit | Preempt, queue: QueueState, reservation: Reservation) -> bool:
@@ -258,6 +267,9 @@ class _HeadGuard:
 
     def delays(self, entry: _Entry, planned: PlannedUsage) -> bool:
         victims = tuple(victim.holding for victim in entry.nomination.victims)
+        reservation = self.state.reservations.get(entry.info.uid)
+        if reservation is not None and all(victim.uid in reservation.victims for victim in victims):
+            return False  # what its victims release is not for the head
         candidate = Candidate(entry.queue, entry.info, entry.assignment, victims)
         with planned.without(frozenset((entry.info.uid,))), planned.without_withheld():
             gone = planned.victims.keys()
@@ -286,7 +298,7 @@ def _admit(planned: PlannedUsage, entry: _Entry, guard: _HeadGuard | None) -> Ad
         return _keep_back(planned, entry)
     planned.forget(entry.info.uid)
     planned.count(entry.queue.node, usage)
-    return Admit(entry.info, entry.queue.name, entry.assignment)
+    return Admit(entry.info, entry.queue.name, entry.assignment, was_kept=entry.info.uid in entry.passed)
 
 
 def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Preempt | Refuse:

@@ -68,6 +68,7 @@ NAMES = ("a", "b", "c")
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 RECLAIM = ("Never", "LowerPriority", "Any")
 Seen = TypeVar("Seen")
+MOST_CYCLES = 2_000  # for all states at rest of a store; some 100 are needed
 USAGE_BASED = {"admissionMode": "UsageBasedAdmissionFairSharing"}
 
 
@@ -273,7 +274,7 @@ class NoServer:
 
 def random_settings(rng: Random) -> WorkloadSettings:
     """Classical or fair preemption, with or without backfilling, minimum runtimes and blockAdmission."""
-    backfill = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
+    backfill = _backfill_rules(rng)
     return WorkloadSettings(
         PodsReadySettings(block_admission=rng.random() < 0.1),
         fair_sharing=(FINAL_SHARE, INITIAL_SHARE) if rng.random() < 0.25 else (),
@@ -290,8 +291,12 @@ def crowded_settings(rng: Random) -> WorkloadSettings:
 
 def backfilling_settings(rng: Random) -> WorkloadSettings:
     """Like `crowded_settings`, always with backfilling."""
-    rules = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
-    return replace(crowded_settings(rng), backfill=rules)
+    found = crowded_settings(rng)
+    return replace(found, backfill=found.backfill or _backfill_rules(rng))
+
+
+def _backfill_rules(rng: Random) -> BackfillRules:
+    return BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
 
 
 def decide(objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Decided:
@@ -302,11 +307,16 @@ def decide(objects: ClusterObjects, settings: WorkloadSettings, now: datetime = 
 async def _decide(objects: ClusterObjects, settings: WorkloadSettings) -> Decided:
     _, quota_cache, scheduler = _start(objects, settings)
     reported = _reports(scheduler)
-    while scheduler.cycle():
-        pass
+    settle(scheduler)
     decisions = {w.metadata.uid: _decision(w, quota_cache, reported) for w in objects.workloads}
     _cancel_tasks()
     return Decided(decisions, quota_cache)
+
+
+def settle(scheduler: Scheduler) -> None:
+    """Run cycles until nothing more can be decided. Raises AssertionError if they do not end."""
+    while scheduler.cycle():
+        assert scheduler.cycles < MOST_CYCLES, "cycles do not end"
 
 
 class Rest(NamedTuple):
@@ -327,8 +337,7 @@ def rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> l
     def try_again(scheduler: Scheduler, quota_cache: QuotaCache) -> tuple[Rest, Rest]:
         before = _rest(quota_cache)
         quota_cache.requeue_inadmissible(list(quota_cache.queues.cluster_queues))
-        while scheduler.cycle():
-            pass
+        settle(scheduler)
         return before, _rest(quota_cache)
 
     return look_at_rest(objects, settings, rng, try_again)
@@ -349,8 +358,7 @@ async def _look_at_rest(
     runtime, quota_cache, scheduler = _start(objects, settings)
     holdings, left, found = quota_cache.state.holdings, list(objects.workloads), []
     while True:
-        while scheduler.cycle():
-            pass
+        settle(scheduler)
         found.append(look(scheduler, quota_cache))
         going = [uid for uid, holding in holdings.items() if holding.evicted] or list(holdings)
         if not going:

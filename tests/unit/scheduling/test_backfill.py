@@ -153,6 +153,23 @@ def test_nothing_is_preempted_for_quota_that_is_kept_for_a_head(lasts, passes):
     assert isinstance(outcome, Preempt) == passes
 
 
+def test_what_the_victims_of_a_preemptor_release_is_not_for_the_head():
+    """`one` may preempt: the head is to start at 100, when `equal` ends. That stays so while the victim stops, though
+    what it releases would do for the head."""
+    s = state(cluster_queue(quotas={"default": {"cpu": "10"}}, preemption={"withinClusterQueue": "LowerPriority"}))
+    run(s, "equal", 5, ends=100)
+    run(s, "lower", 5, priority=-1)
+    head, one = WaitingHead(waiting("head", 5)), waiting("one", 5, created=30)
+    backfilling = Backfilling(RULES)
+    (first,) = run_cycle(s, [("cq", one)], at(60), backfilling, {"cq": head})
+    assert isinstance(first, Preempt)
+    s.reserve(first.reservation)
+    s.mark_evicted(pending("lower").uid)
+    (again,) = run_cycle(s, [("cq", one)], at(60), backfilling, {"cq": head})
+    assert isinstance(again, Preempt)
+    assert promised(s, head.info, at(60)) == at(60)
+
+
 @pytest.mark.parametrize("borrows", [False, True])
 def test_a_head_that_is_refused_in_the_same_cycle_keeps_its_quota(borrows):
     """As after a restart, or a release, when the heads of both ClusterQueues are tried together."""

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.fair_preemption import INITIAL_SHARE
 from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, local_queue, pending
-from tests.unit.scheduling.preemption_cases import CPU, queue, state
+from tests.unit.scheduling.preemption_cases import CPU, queue, run, state
 
 
 class Cluster:
@@ -37,7 +38,7 @@ class Cluster:
 
     def settle(self):
         """Run cycles until nothing changes."""
-        while heads := self.queues.heads(lambda _: True, self.now):
+        while heads := outcomes.heads(self.state, self.queues, lambda _: True, self.now):
             self.cycles += 1
             assert self.cycles < 50 * (len(self.infos) + 1), "cycles do not end"
             decided = run_cycle(self.state, heads, self.now)
@@ -46,6 +47,7 @@ class Cluster:
             takers = [outcome for outcome in decided if isinstance(outcome, Admit | Preempt)]
             self.try_again(sorted(outcomes.concerned_by(self.state, takers)))
             self.try_again(sorted(set(freed)), preemptors=False)
+            outcomes.retry_at_rest(self.state, self.queues, takers)
             self.check()
 
     def carry_out(self, outcome):
@@ -213,3 +215,51 @@ def test_at_rest_nothing_more_could_be_admitted():
             # Otherwise queue_manager/BEHAVIOUR.md#q56-tries-after-a-preemption.
             if not any(holding.evicted for holding in held.values()):
                 assert (cluster.state.holdings, cluster.state.reservations) == (held, kept)
+
+
+def waiting(name, cpu, **fields):
+    return pending(name, requests={"cpu": str(cpu)}, **fields)
+
+
+def test_one_that_found_no_victims_is_tried_when_a_preemptor_is_admitted():
+    """`late` has to do without quota that is kept for `early`, which is no candidate before it is admitted."""
+    queues = (
+        queue("own", "4", "team", reclaim="Any"),
+        queue("borrower", "2", "team", within="LowerPriority"),
+        queue("lender", "4", "team"),
+    )
+    early, late = waiting("early", 2, queue="borrower", priority=1), waiting("late", 4, queue="own", created=1)
+    cluster = Cluster(queues, [early, late], 0)
+    cluster.queues.remove(late.key)
+    run(cluster.state, "protected", "borrower", 4, protected_until=T0 + timedelta(hours=1))
+    run(cluster.state, "lent", "borrower", 2)
+    run(cluster.state, "victim", "borrower", 2, created=1)
+    run(cluster.state, "lender", "lender", 2)
+    cluster.settle()
+    (kept,) = cluster.state.reservations.values()
+    cluster.queues.put(late, T0)
+    cluster.settle()
+    assert list(cluster.state.reservations) == [early.uid]
+    (gone,) = kept.victims
+    cluster.state.release(gone)
+    cluster.wake("borrower")
+    cluster.settle()
+    assert early.uid in cluster.state.holdings
+    assert early.uid in cluster.state.reservations[late.uid].victims
+
+
+def test_with_fair_sharing_one_is_tried_when_another_queue_has_the_larger_share():
+    """`late` uses the rest of the quota: only then has its ClusterQueue borrowed more than `early` would."""
+    queues = queue("poor", "2", "team", reclaim="Any"), queue("rich", "2", "team"), queue("lender", "5", "team")
+    early, late = waiting("early", 3, queue="poor", created=1), waiting("late", 2, queue="rich", priority=1)
+    cluster = Cluster(queues, [early, late], 0)
+    cluster.state.fair_sharing = (INITIAL_SHARE,)
+    run(cluster.state, "poor", "poor", 2)
+    run(cluster.state, "rich", "rich", 5)
+    cluster.queues.remove(late.key)
+    cluster.settle()
+    assert not cluster.state.reservations
+    cluster.queues.put(late, T0)
+    cluster.settle()
+    assert late.uid in cluster.state.holdings
+    assert list(cluster.state.reservations) == [early.uid]

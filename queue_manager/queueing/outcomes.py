@@ -134,14 +134,13 @@ def retry_at_rest(
     """Record who is to be tried again because of the admissions and preemptions of a cycle, once no other head is left.
 
     With backfilling those that may not delay a head: it may have to wait longer now, or they may find another flavor.
-    With fair sharing those that may stop others, since the shares are others now. See
-    BEHAVIOUR.md#q56-tries-after-a-preemption.
+    Those that may stop others, if there are more victims or other shares now. BEHAVIOUR.md#q56-tries-after-a-preemption
     """
     for each in decided:
         if is_change(each):
             if backfills:
                 queues.retry_at_rest(state.relatives(each.cluster_queue), kept_back_only=True)
-            queues.retry_at_rest(cycle.with_smaller_share(state, each))
+            queues.retry_at_rest(cycle.with_more_victims(state, each))
 
 
 def heads(
@@ -154,7 +153,10 @@ def heads(
     if found:
         return found
     queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
-    return queues.heads(is_tried, now) if queues.retry(now) else found
+    again = queues.take_at_rest()
+    requeue_within_reach(state, queues, [name for name, kept in again.items() if not kept], now, preemptors=False)
+    queues.release_kept_back(again)
+    return queues.heads(is_tried, now) if again else found
 
 
 @dataclass(frozen=True, slots=True)

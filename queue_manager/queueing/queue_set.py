@@ -235,21 +235,26 @@ class Queues:
         return left
 
     def retry_at_rest(self, names: Iterable[str], *, kept_back_only: bool = False) -> None:
-        """Record that refused Workloads of these ClusterQueues are to be tried again (`retry`), once no other head is
-        left: so however many are admitted before, each of them is tried once. `kept_back_only`: those that were refused
-        since they would delay a head.
+        """Record that refused Workloads of these ClusterQueues are to be tried again when no other head is left: so
+        however many are admitted before, each of them is tried once. `kept_back_only`: those that were refused since
+        they would delay a head.
         """
         for name in names:
             self._at_rest[name] = kept_back_only and self._at_rest.get(name, True)
 
-    def retry(self, now: datetime) -> bool:
-        """Make those eligible for which `retry_at_rest` was called, but for preemptors. True if any became so."""
-        due, self._at_rest = self._at_rest, {}
-        woken = self.requeue_inadmissible([name for name, kept in due.items() if not kept], now, preemptors=False)
-        for name in (name for name, kept in due.items() if kept and name in self.cluster_queues):
-            if self.cluster_queues[name].release_kept_back():
-                self._eligible[name], woken = None, True
-        return woken
+    def take_at_rest(self) -> dict[str, bool]:
+        """By ClusterQueue, what `retry_at_rest` has recorded since this was asked before: whether only those are
+        concerned that were kept back.
+        """
+        taken, self._at_rest = self._at_rest, {}
+        return taken
+
+    def release_kept_back(self, names: Iterable[str]) -> None:
+        """With backfilling: make those eligible again that were refused since they would delay a head."""
+        for name in names:
+            pending = self.cluster_queues.get(name)
+            if pending is not None and pending.release_kept_back():
+                self._eligible[name] = None
 
     def refused(
         self,

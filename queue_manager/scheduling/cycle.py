@@ -35,7 +35,7 @@ from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
-from queue_manager.scheduling.preemption_candidates import may_stop_others, with_new_candidates
+from queue_manager.scheduling.preemption_candidates import able_to_stop, with_new_candidates
 from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
@@ -230,15 +230,17 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
     overtaken = {r.cluster_queue for r in around if _overtakes(state, decided, queue, r)}
     if isinstance(decided, Preempt):
         return overtaken
-    return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage, was_kept=decided.was_kept))
+    return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage))
 
 
-def with_smaller_share(state: SchedulerState, decided: Admit | Preempt) -> list[str]:
-    """With fair sharing: the ClusterQueues whose Workloads may stop others, since an admission changed the shares."""
-    queue = state.queues.get(decided.cluster_queue)
-    if not state.fair_sharing or queue is None or not isinstance(decided, Admit):
-        return []
-    return [name for name in state.relatives(queue.name) if may_stop_others(state, name, queue.name)]
+def with_more_victims(state: SchedulerState, decided: Admit | Preempt) -> list[str]:
+    """The ClusterQueues whose refused Workloads may find victims because of an admission.
+
+    With fair sharing it changes the shares. One for which quota was kept is a candidate only now, and others had to do
+    without that quota before.
+    """
+    is_such = isinstance(decided, Admit) and (decided.was_kept or bool(state.fair_sharing))
+    return able_to_stop(state, decided.cluster_queue) if is_such and decided.cluster_queue in state.queues else []
 
 
 def _overtakes(state: SchedulerState, decided: Admit | Preempt, queue: QueueState, reservation: Reservation) -> bool:

@@ -104,31 +104,28 @@ def _policy_rule(preemptor: Preemptor, policy: str, now: datetime | None) -> Cal
     return is_allowed
 
 
-def with_new_candidates(
-    state: SchedulerState, cluster_queue: str, admitted: Usage, *, was_kept: bool = False
-) -> list[str]:
+def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
     """The ClusterQueues whose refused Workloads may find victims, since this one now holds `admitted` too.
 
     If the admission raises the usage of a subtree above its quota, every Workload in the subtree becomes a candidate.
-    If the quota `was_kept` for the admitted one, others had to do without it before, and it is a candidate only now.
     Any other admission helps no preemptor: it adds one victim at most, and takes as much quota.
     """
-    reclaiming = (n for n in state.relatives(cluster_queue) if may_stop_others(state, n, cluster_queue))
-    if was_kept:
-        return list(reclaiming)
     node: QuotaNode = state.queues[cluster_queue].node
     while node.parent is not None:
         over = {fr: node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in admitted}
         if any(0 < above <= admitted[fr] for fr, above in over.items()):
-            return [name for name in reclaiming if name != cluster_queue]
+            return [name for name in able_to_stop(state, cluster_queue) if name != cluster_queue]
         node = node.parent
     return []
 
 
-def may_stop_others(state: SchedulerState, name: str, cluster_queue: str) -> bool:
-    """Whether the policy of a ClusterQueue allows victims in `cluster_queue`, which may be the same."""
-    policy = _policy(state, name)
-    allowed = policy.within_cluster_queue if name == cluster_queue else policy.reclaim_within_cohort
+def able_to_stop(state: SchedulerState, cluster_queue: str) -> list[str]:
+    """The ClusterQueues whose policy allows victims in this one, perhaps itself among them."""
+    return [name for name in state.relatives(cluster_queue) if _may_stop(_policy(state, name), name == cluster_queue)]
+
+
+def _may_stop(policy: Preemption, own: bool) -> bool:
+    allowed = policy.within_cluster_queue if own else policy.reclaim_within_cohort
     return allowed != policy_values.NEVER
 
 

@@ -133,14 +133,27 @@ def retry_at_rest(
 ) -> None:
     """Record who is to be tried again because of the admissions and preemptions of a cycle, once no other head is left.
 
-    With backfilling those that may not delay a head: it may have to wait longer now, or they may find another flavor.
+    With backfilling those that may not delay a head: if it may have to wait longer now, or they find another flavor.
     Those that may stop others, if there are more victims or other shares now. BEHAVIOUR.md#q56-tries-after-a-preemption
     """
     for each in decided:
         if is_change(each):
             if backfills:
-                queues.retry_at_rest(state.relatives(each.cluster_queue), kept_back_only=True)
+                around = state.relatives(each.cluster_queue)
+                moved = any(_may_delay_head(queues, name, each) for name in around)
+                again = around if moved else filter(state.has_several_flavors, around)
+                queues.retry_at_rest(again, kept_back_only=True)
             queues.retry_at_rest(cycle.with_more_victims(state, each))
+
+
+def _may_delay_head(queues: Queues, name: str, decided: Admit | Preempt) -> bool:
+    """Whether this decision may have delayed the head of the ClusterQueue `name`, which has quota in common with it."""
+    head = queues.waiting_head(name)
+    if head is None:
+        return False
+    if name == decided.cluster_queue:
+        return not queues.is_behind_head(decided.info, name)
+    return not decided.assignment.borrow or decided.info.rank < head.rank
 
 
 def heads(

@@ -130,7 +130,7 @@ class PendingWorkloads:
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
         self.waiting_head: Info | None = None
-        self._kept_back: list[Key] = []  # refused since they would delay a head; some may be gone, or tried again
+        self._kept_back: dict[Key, None] = {}  # those refused since they would delay a head; some may be tried again
         self.has_left_head = False  # the waiting head is gone, or another one: it may have kept others back
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
@@ -217,6 +217,7 @@ class PendingWorkloads:
         info = self._where.pop(key, None)
         if info is None:
             return None
+        self._kept_back.pop(key, None)
         if self.blocked_by == key:
             self._unblock()
         if self.waiting_head is not None and self.waiting_head.key == key:
@@ -357,7 +358,7 @@ class PendingWorkloads:
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
             return
         if kept_back:
-            self._kept_back.append(key)
+            self._kept_back[key] = None
         passed = never and self.pass_by and self.strategy == STRICT_FIFO
         if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
             self.remove(key)
@@ -406,17 +407,17 @@ class PendingWorkloads:
         usage, first = self._usage, self.waiting_head
         if usage is None or first is None or self.has_left_head:
             return
-        queues = {info.queue for key in self._kept_back if (info := self._where.get(key)) is not None}
+        queues = {self._where[key].queue for key in self._kept_back}
         self.has_left_head = any(usage(queue) < usage(first.queue) for queue in queues)
 
     def release_kept_back(self) -> bool:
         """Have those tried again that were refused since they would delay a head. True if there was one."""
-        kept_back, self._kept_back = self._kept_back, []
+        kept_back, self._kept_back = self._kept_back, {}
         woken = self.blocked_by in kept_back
         if woken:
             self._unblock()
         for key in kept_back:
-            shape = self._shape_of(self._where[key]) if key in self._where and self._in_shape(key) else None
+            shape = self._shape_of(self._where[key]) if self._in_shape(key) else None
             if shape is not None and shape.refused == key:
                 self._release(shape)
                 woken = True

@@ -218,14 +218,20 @@ class Queues:
                 self._eligible[name] = None
 
     def waiting_head(self, cluster_queue: str) -> Info | None:
-        """With backfilling: the first Workload of this ClusterQueue that found no quota since the last change."""
+        """With backfilling: the first Workload of this ClusterQueue that found no quota and still waits."""
         pending = self.cluster_queues.get(cluster_queue)
         return pending.waiting_head if pending is not None else None
 
     def waiting_heads(self) -> dict[str, WaitingHead]:
-        """With backfilling: by ClusterQueue, the first Workload that found no quota since the last change."""
+        """With backfilling: by ClusterQueue, the first Workload that found no quota and still waits."""
         found = ((name, pending.first_without_quota()) for name, pending in self.cluster_queues.items())
         return {name: head for name, head in found if head is not None}
+
+    def is_behind_head(self, info: Info, cluster_queue: str) -> bool:
+        """With backfilling: whether this Workload has passed the head of its ClusterQueue, if it is admitted now."""
+        pending = self.cluster_queues.get(cluster_queue)
+        by_usage = self.is_ordered_by_usage(cluster_queue)  # which an admission changes
+        return pending is not None and not by_usage and pending.is_behind_head(info)
 
     def take_left_by_head(self) -> list[str]:
         """With backfilling: the ClusterQueues in which another Workload is the first since this was asked before."""

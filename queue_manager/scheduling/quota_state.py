@@ -152,6 +152,10 @@ class SchedulerState:
         named = (f.name for group in spec.resource_groups for f in group.flavors)
         return list(dict.fromkeys(f for f in named if f not in self.flavors))
 
+    def has_several_flavors(self, name: str) -> bool:
+        """Whether the ClusterQueue, which exists, has a resource with quota in more than one flavor."""
+        return any(len(group.flavors) > 1 for group in self.queues[name].queue.spec.resource_groups)
+
     def inactive(self, name: str) -> tuple[str, str] | None:
         """(reason, message) of Active=False, as Kueue words it; None if the ClusterQueue can admit."""
         queue = self.queues[name].queue

@@ -13,7 +13,7 @@ NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workl
 OVERLAPPING_TARGETS_MESSAGE = "Workload has overlapping preemption targets with another workload"
 WILL_FIT_MESSAGE = f"{OVERLAPPING_TARGETS_MESSAGE}, but will fit after these preemptions complete"
 KEPT_FOR_HEAD_MESSAGE = (  # Sluice's own
-    "Free quota is kept for a workload that has waited longer. One that declares a short execution time may pass it"
+    "Free quota is kept for a workload that is ordered before it. One that declares a short execution time may pass it"
 )
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
 NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"

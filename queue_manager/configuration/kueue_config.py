@@ -216,7 +216,9 @@ class Backfill(ConfigModel):
     """Guarantees a start to the first Workload of a ClusterQueue. Present means on. Sluice's own section."""
 
     head_age: Duration = 60 * MINUTE
-    """From this age on no Workload is admitted that delays it. 0s: from the start."""
+    """From this age on no Workload is admitted that delays it. The age counts from the time by which the queue orders
+    it: its creation, also if it ran and was preempted since, or its eviction because pods were not ready. 0s: from the
+    start."""
 
     order: Literal["Queue", "ShortestFirst"] = "Queue"
     """Which of those that may pass it is tried first: the next in the queue, or the one with the shortest declared

@@ -10,7 +10,7 @@ its message ("2 more needed"). So:
     found while another         it is compared with that one when that is in the cache
     reason is being written
 
-(*) also to and from "kept for a workload that has waited longer": the reason stays WaitingForQuota then, but not why.
+(*) also to and from "kept for a workload that is ordered before it": the reason stays WaitingForQuota, but not why.
 
 The newest refusal counts. A Workload that is admitted meanwhile gets no reason. BEHAVIOUR.md#q6-pending-reasons.
 """

@@ -38,7 +38,8 @@ class FlavorEvidence(NamedTuple):
     kept for preemptors (`kept`). `limit`: the most that it could use if nothing else ran. `mode`: None if the scheduler
     has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it. `limited_by`: the
     ClusterQueue and Cohorts but for whose borrowing limits the request would fit now. `limited_unused`: those but for
-    whose limits it would fit if nothing else ran.
+    whose limits it would fit if nothing else ran. `over_nominal`: by how much the request exceeds the nominal quota of
+    the ClusterQueue that is not in use; None: it exceeds all of it.
     """
 
     pod_set: str
@@ -54,6 +55,7 @@ class FlavorEvidence(NamedTuple):
     why: tuple[str, ...] = ()
     limited_by: tuple[str, ...] = ()
     limited_unused: tuple[str, ...] = ()
+    over_nominal: int | None = None
 
     @property
     def is_short(self) -> bool:
@@ -64,14 +66,14 @@ class FlavorEvidence(NamedTuple):
 class HeldQuota(NamedTuple):
     """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first.
 
-    `stopping`: how many of them are being stopped.
+    `stopping`: those that are evicted.
     """
 
     cluster_queue: str
     queue: Key
     usage: dict[FlavorResource, int]
     workloads: tuple[Key, ...]
-    stopping: int
+    stopping: tuple[Key, ...]
 
 
 class PreemptionVerdict(StrEnum):
@@ -89,7 +91,7 @@ class PreemptionVerdict(StrEnum):
     ABOVE_THRESHOLD = "AboveThreshold"  # it would borrow even then, and they are above maxPriorityThreshold
     SHARES = "Shares"  # fair sharing: its ClusterQueue would have the larger share
     NOT_ENOUGH = "NotEnough"  # all that may be preempted do not suffice
-    KEPT_FOR_HEAD = "KeptForHead"  # backfilling: the Workload may not delay one that has waited longer
+    KEPT_FOR_HEAD = "KeptForHead"  # backfilling: the Workload may not delay one that is ordered before it
 
 
 class PreemptionCheck(NamedTuple):
@@ -199,7 +201,8 @@ class _Judge:
     ) -> FlavorEvidence:
         node = self.queue.node
         free = self.planned.free(node, fr)
-        own = max(0, node.quota(fr).nominal - self.planned.used(node, fr))
+        nominal, used = node.quota(fr).nominal, self.planned.used(node, fr)
+        own = max(0, nominal - used)
         return FlavorEvidence(
             pod_set=pod_set,
             flavor=fr.flavor,
@@ -214,6 +217,7 @@ class _Judge:
             why=tuple(attempt.texts) if attempt is not None else (),
             limited_by=_names(self.planned.blocking_limits(node, fr, requested)),
             limited_unused=_names(blocking_limits(node, fr, requested, unused=True) or ()),
+            over_nominal=max(0, requested + used - nominal) if requested <= nominal else None,
         )
 
     # --- who holds the quota ---
@@ -361,4 +365,4 @@ def _held_by(name: str, queue: Key, holdings: list[Holding], short: set[FlavorRe
     usage = {fr: sum(h.usage.get(fr, 0) for h in holdings) for fr in sorted(short)}
     largest = sorted(holdings, key=lambda h: (-amount(h), h.key))
     held = {fr: value for fr, value in usage.items() if value}
-    return HeldQuota(name, queue, held, tuple(h.key for h in largest), sum(h.evicted for h in holdings))
+    return HeldQuota(name, queue, held, tuple(h.key for h in largest), tuple(h.key for h in largest if h.evicted))

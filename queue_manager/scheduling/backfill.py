@@ -7,7 +7,8 @@ head if it
 
     ends before the promised start, by its own declared maximum, or
     uses only quota that is left beside the head at that time, or
-    needs no more than the nominal quota of another ClusterQueue.
+    needs no more than the nominal quota of another ClusterQueue, or
+    is in another ClusterQueue and fair sharing is on: then the shares decide between the two.
 
 The same holds for a Workload that has to preempt others first, so none is evicted for quota that is kept for a head.
 So a Workload that passes in its queue never moves the promised start back. A higher priority, and one in the nominal
@@ -114,9 +115,10 @@ class Backfilling:
         """Whether the admission of this Workload, now or after its preemption, would break a promise.
 
         `waiting`: by ClusterQueue. Of these only heads count that are ordered before the candidate and share quota
-        with it. `gone`: uids of the Workloads without whose usage the quota tree is now.
+        with it. With fair sharing the shares order the ClusterQueues, so a head keeps back its own only. `gone`: uids
+        of the Workloads without whose usage the quota tree is now.
         """
-        for name in state.relatives(candidate.queue.name) if waiting else ():
+        for name in kept_back_by(state, candidate.queue.name) if waiting else ():
             first = waiting.get(name)
             if first is None or not self.is_aged(first.info, now) or state.inactive(name) is not None:
                 continue
@@ -178,6 +180,11 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
     ended = {holding.uid: holding for holding in (*promised.ended, *candidate.victims)}
     with state.without(ended.values()), _added(promised.queue.node, promised.usage):
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
+
+
+def kept_back_by(state: SchedulerState, cluster_queue: str) -> list[str]:
+    """The ClusterQueues whose heads may keep back the Workloads of this one, itself included."""
+    return [cluster_queue] if state.fair_sharing else state.relatives(cluster_queue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def on_deactivation(workload: Workload, job: str, *, dry_run: bool = False) -> s
     holds = workload.status.admission is not None
     if dry_run:
         return "its pods and logs would be deleted and its quota released" if holds else "it would leave the queue"
-    now = "its pods and logs are deleted and its quota is released" if holds else "it leaves the queue"
+    now = "its pods and logs are deleted, then its quota is released" if holds else "it leaves the queue"
     return f"{now}; undo: sluice reactivate {job}"
 
 

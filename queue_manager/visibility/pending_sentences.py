@@ -31,6 +31,7 @@ IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
 ANOTHERS = "which is of another namespace"
 LESS_REQUESTED = "it requests"
 _OF_QUOTA = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA)
+ORDERED_BEFORE = "which is ordered before it"
 OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
@@ -87,7 +88,8 @@ def _behind(found: Judgement, head: str, argument: str) -> Finding:
 
 def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
     """`head`: the Job for which backfilling keeps the quota; "" if the reader may not know it."""
-    kept = f"kept for {head or f'a Workload {ANOTHERS}'}: it has waited longer (backfill)"
+    whose = head or "that Workload"
+    kept = f"kept for {head or f'a Workload {ANOTHERS}'}, {ORDERED_BEFORE} (backfill)"
     lacking = nearest(_rows(found), found.reason)
     if found.message != messages.KEPT_FOR_HEAD_MESSAGE:
         sentence = f"{_requests_more(found, lacking)}; what is released is {kept}."
@@ -95,12 +97,20 @@ def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Findin
         sentence = f"What preemption could free for it in ClusterQueue {found.cluster_queue} is {kept}."
     else:
         sentence = f"The free quota of ClusterQueue {found.cluster_queue} is {kept}."
-    changes = [f"{head or 'that Workload'} is admitted, or leaves the queue, and enough quota is free then"]
+    changes = [f"{whose} is admitted, or leaves the queue, and enough quota is free then"]
+    if lacking:
+        changes.append(f"{_release(found, lacking)}, beside what {whose} needs")
+    if kept_for.cluster_queue != found.cluster_queue:
+        changes += _own_released(found, lacking)
     longest, most = found.info.longest_run if found.info is not None else None, kept_for.most_seconds
     if most or (most is None and longest is None):
         at_most = f" of at most {most} s" if most else ""
         when_free = f", and {_release(found, lacking)}" if lacking else ""
         changes.append(f"it declares a maximum execution time{at_most} ({keys.MAX_EXEC_TIME}){when_free}")
+    if (not lacking or found.message == messages.KEPT_FOR_HEAD_MESSAGE) and not found.by_usage:
+        changes.append(f"it gets a higher priority than {whose}")
+    elif found.evidence is not None and found.evidence.ways.priority:
+        changes.append("it gets a higher priority")
     command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
     return _finding(found, found.reason, sentence, changes, command)
 
@@ -157,6 +167,17 @@ def _waits_for_quota(found: Judgement) -> Text:
     sentence = f"{_requests_more(found, lacking)}{kept}."
     of_quota = [change + _for_others(found) for change in (_release(found, lacking), *_limits_raised(found))]
     return sentence, (*of_quota, *_by_preemption(found))
+
+
+def _own_released(found: Judgement, lacking: Sequence[FlavorEvidence]) -> list[str]:
+    """Say that its own ClusterQueue has to release so much that it fits into the nominal quota, which the head of
+    another one does not keep back.
+    """
+    if not lacking or any(row.over_nominal is None for row in lacking):
+        return []
+    short = ((row, max(row.over_nominal or 0, row.requested - row.free)) for row in lacking)
+    amounts = _joined(f"{_amount(row, amount)} of flavor {row.flavor}" for row, amount in short)
+    return [f"running Workloads of ClusterQueue {found.cluster_queue} release {amounts}"]
 
 
 def _requests_more(found: Judgement, lacking: Sequence[FlavorEvidence]) -> str:

@@ -17,12 +17,12 @@ from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility.scheduler_judgement import Judgement
 
 KEPT = "not known: what is released is kept for a Workload that preempts others"
-KEPT_FOR_HEAD = "not known: what is released is kept for a Workload that has waited longer (backfill)"
+KEPT_FOR_HEAD = "not known: what is released is kept for a Workload that is ordered before it (backfill)"
 STOPPING = "not known: Workloads are being stopped, or run for longer than they declare"
 UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
 ANOTHERS_JOB = "a Job of another namespace"
 TAKEN = "unless others before it take it"
-DELAYED = "unless one of higher priority comes, or another ClusterQueue takes its own quota"  # a promised start
+DELAYED = "unless one comes that is ordered before it, or another ClusterQueue takes its own quota"  # a promised start
 
 
 class ExpectedRelease(NamedTuple):

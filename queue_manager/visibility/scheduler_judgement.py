@@ -35,7 +35,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay
-from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, promise
+from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, kept_back_by, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
@@ -75,10 +75,11 @@ class KeptForHead(NamedTuple):
     """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for.
 
     `most_seconds`: the declared maximum execution time with which the Workload would pass it, now or when enough is
-    released for it; None: any one.
+    released for it; None: any one; 0: none, or not known.
     """
 
     head: Key
+    cluster_queue: str
     most_seconds: int | None
 
 
@@ -114,6 +115,7 @@ class Judgement:
     kept_for: KeptForHead | None = None
     release: Promise | None = None
     rivals: bool = False
+    by_usage: bool = False
 
 
 class ClusterState:
@@ -252,6 +254,7 @@ class ClusterState:
             kept_for=kept_for,
             release=release,
             rivals=self._has_rivals(name),
+            by_usage=self.queues.is_ordered_by_usage(name),
         )
 
     def _has_rivals(self, name: str) -> bool:
@@ -270,9 +273,11 @@ class ClusterState:
         longest = info.longest_run
         if is_known and not is_free and longest is not None and later(release.starts_by, longest) <= before.starts_by:
             return release, None
-        since = release.starts_by if is_known and not is_free else self._now
-        seconds = int((before.starts_by - since).total_seconds())
-        return None, KeptForHead(before.head.key, max(0, seconds) if before.starts_by < NEVER else None)
+        if not is_free and not is_known:  # the head may take what is released before that is enough for this one
+            return None, KeptForHead(before.head.key, before.queue.name, 0)
+        seconds = int((before.starts_by - (self._now if is_free else release.starts_by)).total_seconds())
+        most = max(0, seconds) if before.starts_by < NEVER else None
+        return None, KeptForHead(before.head.key, before.queue.name, most)
 
     def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
         """With backfilling, the promise to an aged head that this Workload may not delay; of several the one with the
@@ -284,7 +289,7 @@ class ClusterState:
             return None
         found = [
             promise(self.state, self.state.queues[other], head, self._now)
-            for other in self.state.relatives(name)
+            for other in kept_back_by(self.state, name)
             if (head := self.queues.waiting_head(other)) is not None
             and (pending.is_behind_head(info) if other == name else head.rank < info.rank)
             and backfilling.is_aged(head, self._now)
@@ -294,12 +299,15 @@ class ClusterState:
 
     def _promise(self, name: str, info: Info) -> Promise | None:
         """Return backfilling's promise to this Workload; None unless it is a head that found no quota, and the first
-        of those that share quota: heads that are ordered before it need not keep it.
+        of those that share quota: heads that are ordered before it need not keep it. With fair sharing others need not
+        at all.
         """
         backfilling, head = self._rehearsal.backfilling, self.queues.waiting_head(name)
         if backfilling is None or head is not info or not backfilling.is_aged(info, self._now):
             return None
         if self._is_behind_a_preemptor(name, info) or self._is_behind_another_head(name, info):
+            return None
+        if kept_back_by(self.state, name) != self.state.relatives(name):
             return None
         return promise(self.state, self.state.queues[name], info, self._now)
 

@@ -51,7 +51,7 @@ _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
     messages.OVERLAPPING_TARGETS_MESSAGE: "waits: another one preempts the same Workloads",
     messages.does_not_exist("LocalQueue", ""): f"{reasons.MISCONFIGURED}: {NAMES_NO_QUEUE}",
-    messages.KEPT_FOR_HEAD_MESSAGE: "quota is kept for one that has waited longer",
+    messages.KEPT_FOR_HEAD_MESSAGE: "quota is kept for one that is ordered before it",
 }
 
 

@@ -151,7 +151,7 @@ async def test_all_deactivated_jobs_of_a_queue_are_reactivated_at_once_or_stagge
     for name in ("one", "two"):
         await me.until_state(name, "Running")
     printed = me.says("deactivate", "one", "two")
-    assert printed.count("its pods and logs are deleted and its quota is released") == 2
+    assert printed.count("its pods and logs are deleted, then its quota is released") == 2
     assert me.says("deactivate", "one").startswith("default/one unchanged: it is deactivated already")
     for name in ("one", "two"):
         assert (await me.until_state(name, "Deactivated"))["reason"] in ("Deactivated", "")

@@ -11,6 +11,7 @@ from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.backfill import Backfilling, BackfillRules, HeadOrder
 from queue_manager.scheduling.cycle import Admit, Retry
+from queue_manager.scheduling.fair_preemption import FINAL_SHARE
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
@@ -202,3 +203,11 @@ def test_a_head_is_not_overtaken_when_it_is_tried_again():
     cluster.state.release(pending("running").uid)
     cluster.queues.requeue_inadmissible(cluster.queues.cluster_queues, at(60))
     assert cluster.settle() == ["head"]
+
+
+@pytest.mark.parametrize(("shares", "admitted"), [((), []), ((FINAL_SHARE,), ["small"])])
+def test_with_fair_sharing_a_head_keeps_back_no_other_queue(shares, admitted):
+    """The shares order the ClusterQueues: what is free is for the one that has borrowed the least."""
+    cluster = two()
+    cluster.state.fair_sharing = shares
+    assert cluster.settle(waiting("head", 12, queue="b"), waiting("small", 2, queue="a", created=30)) == admitted

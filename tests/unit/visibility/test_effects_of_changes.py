@@ -63,7 +63,7 @@ def test_a_deactivation_announces_a_stop_or_leaving_the_queue() -> None:
     runs = workload(status={"admission": ADMISSION})
     assert (
         on_deactivation(runs, "j")
-        == "its pods and logs are deleted and its quota is released; undo: sluice reactivate j"
+        == "its pods and logs are deleted, then its quota is released; undo: sluice reactivate j"
     )
     assert on_deactivation(workload(), "ns/j") == "it leaves the queue; undo: sluice reactivate ns/j"
 

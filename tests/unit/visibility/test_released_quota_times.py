@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from queue_manager.api.types import Workload
@@ -158,9 +159,14 @@ def test_one_that_may_not_delay_the_head_is_told_for_whom_quota_is_kept(longest,
     head = workload("head", created=10, requests={"cpu": "4"})
     found = explained(job(), waits, [head, holding("r", "2", **runs)], 100, settings=keeps)
     assert (
-        found.sentence == "The free quota of ClusterQueue cq is kept for default/head: it has waited longer (backfill)."
+        found.sentence
+        == "The free quota of ClusterQueue cq is kept for default/head, which is ordered before it (backfill)."
     )
-    assert found.changes == ["default/head is admitted, or leaves the queue, and enough quota is free then", change]
+    assert found.changes == [
+        "default/head is admitted, or leaves the queue, and enough quota is free then",
+        change,
+        "it gets a higher priority than default/head",
+    ]
     assert (found.next_command, found.released_by, found.release) == (
         "sluice explain default/head",
         None,
@@ -199,13 +205,43 @@ def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(l
     if by is not None:
         assert (found.sentence, found.changes) == (f"{requests} of flavor f free.", [f"{release}, {TAKEN}"])
         return
-    kept = "what is released is kept for default/head: it has waited longer (backfill)"
+    kept = "what is released is kept for default/head, which is ordered before it (backfill)"
     assert found.sentence == f"{requests} of flavor f free; {kept}."
     assert found.changes == [
         "default/head is admitted, or leaves the queue, and enough quota is free then",
+        f"{release}, beside what default/head needs",
         f"it declares a maximum execution time of at most 500 s ({MAX_TIME}), and {release}",
     ]
     assert found.next_command == "sluice explain default/head"
+
+
+def test_no_time_is_advised_if_nothing_says_when_enough_is_released() -> None:
+    """The head may take what is released, bit by bit, before that is enough for both."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    waits = workload(created=20, requests={"cpu": "4"}, maximumExecutionTimeSeconds=30)
+    head = workload("head", created=10, requests={"cpu": "2"})
+    running = [holding("r", "1", **RUNS_LONG), holding("s", "1", **RUNS_LONG), holding("t", "2")]
+    found = explained(job(), waits, [head, *running], 100, settings=keeps)
+    assert "default/head" in found.sentence
+    assert not [change for change in found.changes if MAX_TIME in change]
+
+
+def test_one_may_use_its_own_quota_in_spite_of_the_head_of_another_queue() -> None:
+    """`borrows` has to end, or 1 cpu of `own`: then it fits into the nominal quota of its ClusterQueue, which is 2."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    head = workload("head", queueName="o", created=10, requests={"cpu": "2"})
+    waits = workload(created=20, requests={"cpu": "1"})
+    running = holding("own", "2"), holding("borrows", "2", cluster_queue="other")
+    found = explained(job(), waits, above=CQ, seconds=100, objects=in_cohort(waits, head, *running), settings=keeps)
+    assert "default/head" in found.sentence
+    assert "running Workloads of ClusterQueue cq release 1 cpu of flavor f" in found.changes
+
+
+def test_a_deleted_job_whose_pods_still_run_is_being_stopped() -> None:
+    holds = holding("r", "4")
+    deleted = msgspec.structs.replace(holds.metadata, deletion_timestamp=at(90))
+    found = explained(job(), workload(requests={"cpu": "2"}), [msgspec.structs.replace(holds, metadata=deleted)], 100)
+    assert [(row.workloads, row.stopping) for row in found.holders] == [(1, 1)]
 
 
 @pytest.mark.parametrize("policy", ["LowerPriority", "LowerOrNewerEqualPriority"])

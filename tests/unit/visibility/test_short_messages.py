@@ -46,7 +46,7 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
             "waits until Workloads that another one has preempted stop",
         ),
         ("WaitingForQuota", messages.OVERLAPPING_TARGETS_MESSAGE, "waits: another one preempts the same Workloads"),
-        ("WaitingForQuota", messages.KEPT_FOR_HEAD_MESSAGE, "quota is kept for one that has waited longer"),
+        ("WaitingForQuota", messages.KEPT_FOR_HEAD_MESSAGE, "quota is kept for one that is ordered before it"),
         (
             "WaitingForQuota",
             messages.EQUIVALENT_MESSAGE,

@@ -232,7 +232,7 @@ async def check_explanations(
     [row] = found["flavors"]
     assert (row["requested"], row["free"], row["borrowable"], row["limit"]) == ("1", "0", "0", "1")
     holder = {"clusterQueue": "cq", "namespace": "", "queue": "", "workloads": 1, "holds": {"f/cpu": "1"}, "jobs": []}
-    assert found["holders"] == [holder]
+    assert found["holders"] == [{**holder, "stopping": 0}]
     assert [check["verdict"] for check in found["preemptions"]] == ["PolicyNever"]
     assert "running Workloads release 1 cpu of flavor f" in found["changes"]
     assert (found["position"]["clusterQueue"], found["position"]["of"]) == (1, 1)

@@ -167,9 +167,11 @@ def heads(
         return found
     queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
     again = queues.take_at_rest()
+    if not again:
+        return []
     requeue_within_reach(state, queues, [name for name, kept in again.items() if not kept], now, preemptors=False)
     queues.release_kept_back(again)
-    return queues.heads(is_tried, now) if again else found
+    return queues.heads(is_tried, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Queues:
         self.ledger = UsageLedger()
         self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
+        self._left_by_head: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
         self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
@@ -206,6 +207,9 @@ class Queues:
             head = pending.head() if pending is not None else None
             if head is None:
                 del self._eligible[name]
+                if pending is not None and pending.has_left_head:
+                    pending.has_left_head = False
+                    self._left_by_head.append(name)
             elif is_active(name):
                 found.append((name, head))
         return found
@@ -235,9 +239,7 @@ class Queues:
 
     def take_left_by_head(self) -> list[str]:
         """With backfilling: the ClusterQueues in which another Workload is the first since this was asked before."""
-        left = [name for name, pending in self.cluster_queues.items() if pending.has_left_head]
-        for name in left:
-            self.cluster_queues[name].has_left_head = False
+        left, self._left_by_head = self._left_by_head, []
         return left
 
     def retry_at_rest(self, names: Iterable[str], *, kept_back_only: bool = False) -> None:

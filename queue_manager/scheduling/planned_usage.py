@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -55,6 +56,7 @@ class PlannedUsage:
         self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
+        self._held: dict[str, list[tuple[QuotaNode, Usage]]] = {}  # by all victims of a planned one, as far as asked
         self._withheld: list[tuple[QuotaNode, Usage]] = []
         self._standing: dict[QuotaNode, list[Reservation]] = {}  # of earlier cycles, by root
 
@@ -189,6 +191,7 @@ class PlannedUsage:
         reservation = self._planned.pop(preemptor, None)
         if reservation is None:
             return None
+        self._held.pop(preemptor, None)
         self._state.queues[reservation.cluster_queue].node.remove_all(reservation.usage)
         self._victims.subtract(reservation.victims.keys())
         remaining = [uid for uid in reservation.victims if not self._victims[uid]]
@@ -292,18 +295,26 @@ class PlannedUsage:
         for claim in claims:
             before = left()
             preemptor, amount = self._state.queues[claim.cluster_queue].node, claim.usage.get(fr, 0)
-            victims = [uid for uid in claim.victims if uid not in gone]
-            released = [(each, usage.get(fr, 0)) for each, usage in self._usage_of(victims)]
+            released = [(each, usage.get(fr, 0)) for each, usage in self._released(claim, gone)]
             for each, used in released:
                 each.remove(fr, used)
             suffices = amount <= preemptor.available(fr)
             preemptor.add(fr, amount)
             if suffices and left() < before:
-                gone.update(victims)
+                gone.update(claim.victims)
             else:
                 preemptor.remove(fr, amount)
                 for each, used in released:
                     each.add(fr, used)
+
+    def _released(self, claim: Reservation, gone: AbstractSet[str]) -> list[tuple[QuotaNode, Usage]]:
+        """The usage by ClusterQueue of the victims of this preemptor that are not `gone`."""
+        if not gone.isdisjoint(claim.victims):
+            return self._usage_of(uid for uid in claim.victims if uid not in gone)
+        held = self._held.get(claim.info.uid)
+        if held is None:
+            held = self._held[claim.info.uid] = self._usage_of(claim.victims)
+        return held
 
     @contextmanager
     def _copied(self, nodes: Sequence[QuotaNode], fr: FlavorResource) -> Iterator[None]:

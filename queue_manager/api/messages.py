@@ -15,6 +15,10 @@ WILL_FIT_MESSAGE = f"{OVERLAPPING_TARGETS_MESSAGE}, but will fit after these pre
 KEPT_FOR_HEAD_MESSAGE = (  # Sluice's own
     "Free quota is kept for a workload that is ordered before it. One that declares a short execution time may pass it"
 )
+KEPT_FOR_FIRST_MESSAGE = (  # Sluice's own
+    "Free quota is kept for the first workload of another ClusterQueue, which is StrictFIFO"
+)
+KEPT_MESSAGES = (KEPT_FOR_HEAD_MESSAGE, KEPT_FOR_FIRST_MESSAGE)
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
 NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"
 COULD_NOT_ASSIGN = "couldn't assign flavors to pod set"  # its name and the reasons follow

@@ -79,6 +79,15 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
     return running
 
 
+def is_progress(queues: Queues, refusal: Refuse) -> bool:
+    """Whether the next cycle may find something else to do after this refusal, which is not applied yet.
+
+    One that blocks its queue is tried again with heads of other queues, and then nothing has changed.
+    """
+    is_blocking = queues.is_blocked_by(refusal.info.key, refusal.cluster_queue)
+    return refusal.retry is not Retry.NEXT_CYCLE and not is_blocking
+
+
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
 ) -> list[str]:
@@ -160,18 +169,34 @@ def heads(
     state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], now: datetime
 ) -> list[tuple[str, Info]]:
     """(ClusterQueue, head) for each ClusterQueue with a Workload to try. Without one, of those that are to be
-    tried at rest, or that were not to delay a head which is another one now (backfilling).
+    tried at rest, or that were kept back for a head which is another one now.
+
+    The first Workloads of StrictFIFO queues that withhold quota from others of these are among them.
     """
     found = queues.heads(is_tried, now)
     if found:
-        return found
+        return found + _withholding(state, queues, is_tried, found)
     queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
     again = queues.take_at_rest()
     if not again:
         return []
     requeue_within_reach(state, queues, [name for name, kept in again.items() if not kept], now, preemptors=False)
     queues.release_kept_back(again)
-    return queues.heads(is_tried, now)
+    found = queues.heads(is_tried, now)
+    return found + _withholding(state, queues, is_tried, found)
+
+
+def _withholding(
+    state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], heads: Iterable[tuple[str, Info]]
+) -> list[tuple[str, Info]]:
+    """The first Workload of each other StrictFIFO queue that withholds quota which these heads share."""
+    withholding = queues.withholding_heads()
+    if not withholding:
+        return []
+    tried = {name for name, _ in heads}
+    roots = {state.queues[name].node.root for name in tried if name in state.queues}
+    others = ((name, head) for name, head in withholding if name not in tried and is_tried(name))
+    return [each for each in others if each[0] in state.queues and state.queues[each[0]].node.root in roots]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +251,9 @@ class Rehearsal:
             case Preempt():
                 await_victims(self.state, self.queues, outcome)
             case Refuse():
+                is_news = is_progress(self.queues, outcome)
                 freed.update(refuse(self.state, self.queues, outcome, self.now, self.backfilling))
-                return outcome.retry is not Retry.NEXT_CYCLE
+                return is_news
         return True
 
     @property

@@ -130,8 +130,10 @@ class PendingWorkloads:
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
         self.waiting_head: Info | None = None
-        self._kept_back: dict[Key, None] = {}  # those refused since they would delay a head; some may be tried again
-        self.has_left_head = False  # the waiting head is gone, or another one: it may have kept others back
+        # StrictFIFO: the head for which its quota is kept from others, until it is admitted, refused otherwise or gone.
+        self.withholding_head: Info | None = None
+        self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
+        self.has_left_head = False  # the head that may have kept others back is gone, or another one
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
@@ -220,6 +222,8 @@ class PendingWorkloads:
         self._kept_back.pop(key, None)
         if self.blocked_by == key:
             self._unblock()
+        if self.withholding_head is not None and self.withholding_head.key == key:
+            self._withhold_for(None)
         if self.waiting_head is not None and self.waiting_head.key == key:
             self._leave_head()
             self._release_all()
@@ -346,13 +350,15 @@ class PendingWorkloads:
         never: bool = False,
         behind: HeadOrder | None = None,
         kept_back: bool = False,
+        withholds: bool = False,
         demands: tuple[Demand, ...] | None = None,
     ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
         `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
-        that may not delay it. `kept_back`: it would delay the head of this ClusterQueue or of another one. `demands`:
-        of these one must come within reach before the answer can change; None: unknown.
+        that may not delay it. `kept_back`: free quota is kept for the head of this ClusterQueue or of another one.
+        `withholds`: its quota is kept from others while it is the first of a StrictFIFO queue. `demands`: of these one
+        must come within reach before the answer can change; None: unknown.
         """
         info = self._where.get(key)
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
@@ -365,6 +371,7 @@ class PendingWorkloads:
             self._where[key] = info
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
+            self._withhold_for(info if withholds else None)
             self.blocked_by, self.never = key, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
         elif retry is Retry.PREEMPTION:
@@ -411,7 +418,7 @@ class PendingWorkloads:
         self.has_left_head = any(usage(queue) < usage(first.queue) for queue in queues)
 
     def release_kept_back(self) -> bool:
-        """Have those tried again that were refused since they would delay a head. True if there was one."""
+        """Have those tried again that were refused since quota is kept for a head. True if there was one."""
         kept_back, self._kept_back = self._kept_back, {}
         woken = self.blocked_by in kept_back
         if woken:
@@ -441,6 +448,11 @@ class PendingWorkloads:
             if behind is not None:
                 self.waiting_head = refused
                 self._set_shortest_first(behind is HeadOrder.SHORTEST)
+
+    def _withhold_for(self, head: Info | None) -> None:
+        before, self.withholding_head = self.withholding_head, head
+        if before is not None and (head is None or head.key != before.key):
+            self.has_left_head = True
 
     def _leave_head(self) -> None:
         self.has_left_head = self.has_left_head or self.waiting_head is not None
@@ -518,6 +530,7 @@ class PendingWorkloads:
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
+            self._withhold_for(None)
             preempting, self._preempting = self._preempting, {}
             self._returning, self._waiting = [], []
             for key in preempting:
@@ -534,6 +547,7 @@ class PendingWorkloads:
             self._shapes, self._shape_heads, self._parked = {}, {}, 0
             self._turns, self._demands, self._without_demand = {}, {}, {}
             self.waiting_head, self._shortest_first = None, False
+            self._withhold_for(None)
             self._usage = usage
             self._unblock()
             for info in members:

@@ -43,6 +43,7 @@ class Queues:
         self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
         self._left_by_head: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
+        self._withholding: dict[str, None] = {}  # ClusterQueues whose first may withhold quota: see `withholding_heads`
         self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
@@ -231,6 +232,17 @@ class Queues:
         found = ((name, pending.first_without_quota()) for name, pending in self.cluster_queues.items())
         return {name: head for name, head in found if head is not None}
 
+    def withholding_heads(self) -> list[tuple[str, Info]]:
+        """(ClusterQueue, Workload) for each StrictFIFO ClusterQueue whose first Workload waits, and withholds quota."""
+        found: list[tuple[str, Info]] = []
+        for name in list(self._withholding):
+            pending = self.cluster_queues.get(name)
+            if pending is None or pending.withholding_head is None:
+                del self._withholding[name]
+            else:
+                found.append((name, pending.withholding_head))
+        return found
+
     def is_behind_head(self, info: Info, cluster_queue: str) -> bool:
         """With backfilling: whether this Workload has passed the head of its ClusterQueue, if it is admitted now."""
         pending = self.cluster_queues.get(cluster_queue)
@@ -238,7 +250,9 @@ class Queues:
         return pending is not None and not by_usage and pending.is_behind_head(info)
 
     def take_left_by_head(self) -> list[str]:
-        """With backfilling: the ClusterQueues in which another Workload is the first since this was asked before."""
+        """The ClusterQueues in which another Workload is the one for which others are kept back, or none is, since
+        this was asked before.
+        """
         left, self._left_by_head = self._left_by_head, []
         return left
 
@@ -258,7 +272,7 @@ class Queues:
         return taken
 
     def release_kept_back(self, names: Iterable[str]) -> None:
-        """With backfilling: make those eligible again that were refused since they would delay a head."""
+        """Make those eligible again that were refused since quota is kept for a head."""
         for name in names:
             pending = self.cluster_queues.get(name)
             if pending is not None and pending.release_kept_back():
@@ -276,10 +290,18 @@ class Queues:
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)
-            kept_back = refusal.message == messages.KEPT_FOR_HEAD_MESSAGE
             pending.refused(
-                refusal.info.key, refusal.retry, why, never=never, behind=behind, kept_back=kept_back, demands=demands
+                refusal.info.key,
+                refusal.retry,
+                why,
+                never=never,
+                behind=behind,
+                kept_back=refusal.message in messages.KEPT_MESSAGES,
+                withholds=isinstance(refusal, Refuse) and refusal.withholds,
+                demands=demands,
             )
+            if pending.withholding_head is not None:
+                self._withholding[refusal.cluster_queue] = None
 
     def is_blocked_by(self, key: Key, cluster_queue: str) -> bool:
         """Whether this head was refused, and those behind it are not tried before something changes (StrictFIFO)."""

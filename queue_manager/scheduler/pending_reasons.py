@@ -53,8 +53,8 @@ class _Finding:
         """Whether `refusal` would be written for the same cause and at the same time as this finding."""
         if refusal is None or self.refusal is None or self.workload is not workload:
             return False
-        kept = messages.KEPT_FOR_HEAD_MESSAGE
-        if refusal.reason != self.refusal.reason or (refusal.message == kept) != (self.refusal.message == kept):
+        kept = messages.KEPT_MESSAGES
+        if refusal.reason != self.refusal.reason or (refusal.message in kept) != (self.refusal.message in kept):
             return False
         reserved = workload.condition(condition_types.QUOTA_RESERVED)
         return reserved is None or reserved.message != refusal.message
@@ -107,7 +107,7 @@ class PendingReasons:
         if finding is None or finding.timer is None or finding.refusal is None:
             return
         refusal = finding.refusal
-        if _reason(workload) != ("False", refusal.reason, refusal.message == messages.KEPT_FOR_HEAD_MESSAGE):
+        if _reason(workload) != ("False", refusal.reason, refusal.message in messages.KEPT_MESSAGES):
             self._forget_finding(workload.metadata.uid)
             self.report(finding.info, finding.transition, refusal=refusal)
 
@@ -212,4 +212,4 @@ def _reason(workload: Workload) -> tuple[str, str, bool] | None:
     reserved = workload.condition(condition_types.QUOTA_RESERVED)
     if reserved is None:
         return None
-    return reserved.status, reserved.reason, reserved.message == messages.KEPT_FOR_HEAD_MESSAGE
+    return reserved.status, reserved.reason, reserved.message in messages.KEPT_MESSAGES

@@ -11,6 +11,8 @@ before it.
     another head took its quota or victims in this cycle   Refuse; tried again in the next cycle, from scratch
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
                                                            unless it can always reclaim it
+    fits without what is not lent for the sake of one      Refuse; tried again when that one is admitted or gone, or
+    that blocks its StrictFIFO queue                       quota is freed
     does not fit                                           Refuse
 
 What a preemptor waits for is kept for it (`planned_usage`): with its victims gone and the preemptor admitted, all
@@ -20,7 +22,7 @@ entry for good, so cycles without a change end. Kueue: pkg/scheduler, BEHAVIOUR.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -72,6 +74,7 @@ class Refuse(NamedTuple):
     retry: Retry
     skips_preemption: bool = False  # it could preempt, had others of this cycle not taken quota or victims
     unfit: Sequence[FlavorAttempt] | None = None  # flavors of which one must fit before it can start; None: unknown
+    withholds: bool = False  # it blocks its StrictFIFO queue, and its quota is kept from others in each cycle
 
 
 class Preempt(NamedTuple):
@@ -285,19 +288,25 @@ def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     if entry.nomination.victims or entry.nomination.will_fit:
         return _preempt(planned, entry, taken, guard)
     planned.forget(entry.info.uid)
-    if entry.assignment.mode is Mode.NO_CANDIDATES and not can_always_reclaim(entry.queue):
-        planned.withhold(entry.queue.node, _reservable(entry))
-    return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE, entry.assignment.unfit)
+    assignment, blocks = entry.assignment, entry.queue.queue.spec.queueing_strategy == STRICT_FIFO
+    withholds = assignment.mode is Mode.NO_CANDIDATES and not can_always_reclaim(entry.queue)
+    if withholds:
+        planned.withhold(entry.queue.node, _reservable(entry), blocks=blocks)
+    refusal = _refuse(entry, assignment.reason, assignment.message, Retry.CHANGE, assignment.unfit)
+    return refusal._replace(withholds=withholds and blocks)
 
 
 def _admit(planned: PlannedUsage, entry: _Entry, guard: _HeadGuard | None) -> Admit | Refuse:
     usage = entry.assignment.usage
-    with planned.without(entry.passed):
-        fits = planned.fits(entry.queue.node, usage)
-    if not fits:
-        return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+
+    def fits() -> bool:
+        with planned.without(entry.passed):
+            return planned.fits(entry.queue.node, usage)
+
+    if not fits():
+        return _no_longer_fits(planned, entry, fits)
     if guard is not None and guard.delays(entry, planned):
-        return _keep_back(planned, entry)
+        return _keep_back(planned, entry, messages.KEPT_FOR_HEAD_MESSAGE)
     planned.forget(entry.info.uid)
     planned.count(entry.queue.node, usage)
     return Admit(entry.info, entry.queue.name, entry.assignment, was_kept=entry.info.uid in entry.passed)
@@ -312,19 +321,34 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     outcome = Preempt(entry.info, entry.queue.name, entry.assignment, victims, reason, message, is_new)
     if not taken.isdisjoint(victim.holding.uid for victim in victims):
         return _lost(entry, messages.OVERLAPPING_TARGETS_MESSAGE)
-    with planned.without(entry.passed):
-        fits = planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)
-    if not fits:
-        return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+
+    def fits() -> bool:
+        with planned.without(entry.passed):
+            return planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)
+
+    if not fits():
+        return _no_longer_fits(planned, entry, fits)
     if guard is not None and guard.delays(entry, planned):
-        return _keep_back(planned, entry)
+        return _keep_back(planned, entry, messages.KEPT_FOR_HEAD_MESSAGE)
     planned.plan(outcome.reservation)
     return outcome
 
 
-def _keep_back(planned: PlannedUsage, entry: _Entry) -> Refuse:
+def _no_longer_fits(planned: PlannedUsage, entry: _Entry, fits: Callable[[], bool]) -> Refuse:
+    """Return the refusal of a Workload that `fits` beside neither the admissions of this cycle nor what it withholds.
+
+    What the first of a StrictFIFO queue withholds is withheld in the next cycle too.
+    """
+    with planned.without_withheld(of_blocked_only=True):
+        is_kept = fits()
+    if is_kept:
+        return _keep_back(planned, entry, messages.KEPT_FOR_FIRST_MESSAGE)
+    return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+
+
+def _keep_back(planned: PlannedUsage, entry: _Entry, message: str) -> Refuse:
     planned.forget(entry.info.uid)
-    return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
+    return _refuse(entry, reasons.WAITING_FOR_QUOTA, message, Retry.CHANGE)
 
 
 def _reservable(entry: _Entry) -> Usage:

@@ -57,7 +57,10 @@ class PlannedUsage:
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
         self._held: dict[str, list[tuple[QuotaNode, Usage]]] = {}  # by all victims of a planned one, as far as asked
-        self._withheld: list[tuple[QuotaNode, Usage]] = []
+        self._withheld: list[tuple[QuotaNode, Usage]] = []  # in this cycle
+        self._withheld_by_blocked: list[
+            tuple[QuotaNode, Usage]
+        ] = []  # in every cycle, by the first of StrictFIFO queues
         self._standing: dict[QuotaNode, list[Reservation]] = {}  # of earlier cycles, by root
 
     def __enter__(self) -> PlannedUsage:
@@ -168,11 +171,14 @@ class PlannedUsage:
         self._keep_original(node)
         node.add_all(usage)
 
-    def withhold(self, node: QuotaNode, usage: Usage) -> None:
-        """Keep an amount from others until the cycle ends: count it in the planned version only."""
+    def withhold(self, node: QuotaNode, usage: Usage, *, blocks: bool = False) -> None:
+        """Keep an amount from others until the cycle ends: count it in the planned version only.
+
+        `blocks`: for one that blocks its StrictFIFO queue, so that the same is kept in the next cycle too.
+        """
         self._separate(node)
         node.add_all(usage)
-        self._withheld.append((node, usage))
+        (self._withheld_by_blocked if blocks else self._withheld).append((node, usage))
 
     def plan(self, reservation: Reservation) -> None:
         """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
@@ -228,14 +234,15 @@ class PlannedUsage:
                 self.plan(reservation)
 
     @contextmanager
-    def without_withheld(self) -> Iterator[None]:
-        """Context in which nothing is withheld."""
-        for node, usage in reversed(self._withheld):
+    def without_withheld(self, *, of_blocked_only: bool = False) -> Iterator[None]:
+        """Context in which nothing is withheld, or nothing for those that block their StrictFIFO queues."""
+        withheld = self._withheld_by_blocked + ([] if of_blocked_only else self._withheld)
+        for node, usage in withheld:
             node.remove_all(usage)
         try:
             yield
         finally:
-            for node, usage in self._withheld:
+            for node, usage in reversed(withheld):
                 node.add_all(usage)
 
     # --- the two versions ---

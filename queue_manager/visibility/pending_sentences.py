@@ -60,7 +60,7 @@ def decided(
         return _behind(found, name, argument)
     if found.kept_for is not None:
         name = _head_name(found.kept_for.head, objects) if may_name(found.kept_for.head.namespace) else ""
-        return _kept_for_head(found, found.kept_for, name)
+        return (_kept_for_first if found.kept_for.blocks else _kept_for_head)(found, found.kept_for, name)
     if text_of is None:
         return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {argument}")
     sentence, changes = text_of(found)
@@ -84,6 +84,20 @@ def _behind(found: Judgement, head: str, argument: str) -> Finding:
     changes = (f"{head or 'that Workload'} is admitted, or leaves the queue",)
     command = f"sluice explain {head}" if head else f"sluice show {argument}"
     return _finding(found, reason_codes.BEHIND_HEAD, sentence, changes, command)
+
+
+def _kept_for_first(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
+    """`head`: the Job that is first in a StrictFIFO queue and withholds quota; "" if the reader may not know it."""
+    whose = head or "that Workload"
+    first = f"the first Workload of ClusterQueue {kept_for.cluster_queue}, which is StrictFIFO"
+    named = f": {head}" if head else ""
+    sentence = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {first}{named}."
+    changes = (
+        f"{whose} is admitted, or leaves the queue, and enough quota is free then",
+        f"running Workloads release so much that {whose} and it both fit",
+    )
+    command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
+    return _finding(found, found.reason, sentence, changes, command)
 
 
 def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:

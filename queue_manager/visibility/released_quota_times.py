@@ -18,6 +18,7 @@ from queue_manager.visibility.scheduler_judgement import Judgement
 
 KEPT = "not known: what is released is kept for a Workload that preempts others"
 KEPT_FOR_HEAD = "not known: what is released is kept for a Workload that is ordered before it (backfill)"
+KEPT_FOR_FIRST = "not known: what is released is kept for the first Workload of a ClusterQueue that is StrictFIFO"
 STOPPING = "not known: Workloads are being stopped, or run for longer than they declare"
 UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
 ANOTHERS_JOB = "a Job of another namespace"
@@ -47,7 +48,9 @@ def release_of(
     if found.promise is not None and now < found.promise.starts_by < NEVER:
         return None
     if found.release is None:
-        return ExpectedRelease(None, KEPT if found.kept_for is None else KEPT_FOR_HEAD)
+        if found.kept_for is None:
+            return ExpectedRelease(None, KEPT)
+        return ExpectedRelease(None, KEPT_FOR_FIRST if found.kept_for.blocks else KEPT_FOR_HEAD)
     if found.release.starts_by >= NEVER:
         return ExpectedRelease(None, UNDECLARED)
     if found.release.starts_by <= now:

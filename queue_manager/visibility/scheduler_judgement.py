@@ -72,7 +72,8 @@ class Place:
 
 
 class KeptForHead(NamedTuple):
-    """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for.
+    """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for; or, if it
+    `blocks` its StrictFIFO queue, the scheduler itself.
 
     `most_seconds`: the declared maximum execution time with which the Workload would pass it, now or when enough is
     released for it; None: any one; 0: none, or not known.
@@ -81,6 +82,7 @@ class KeptForHead(NamedTuple):
     head: Key
     cluster_queue: str
     most_seconds: int | None
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Judgement:
     `closed`: whether its queues do not exist or do not admit.
     `inactive`: what keeps its ClusterQueue inactive, or "".
     `promise`: with backfilling, when the head of the queue for which quota is kept starts at the latest.
-    `kept_for`: with backfilling, the head that it may not delay.
+    `kept_for`: with backfilling, the head that it may not delay; or the first of a StrictFIFO queue, which keeps it.
     `release`: when enough quota is released for one that waits for quota, if all that run end as declared; None if what
     is released is kept for a preemptor or for such a head.
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
@@ -238,7 +240,7 @@ class ClusterState:
         shown = evidence(self.state, name, info, self._now)
         promised = self._promise(name, info)
         release, kept_for = self._release(name, info, message) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
-        if kept_for is not None:
+        if kept_for is not None and not kept_for.blocks:
             shown = that_may_not_delay(shown)
         return Judgement(
             reason,
@@ -263,6 +265,8 @@ class ClusterState:
 
     def _release(self, name: str, info: Info, message: str) -> tuple[Promise | None, KeptForHead | None]:
         """When enough quota is released for this Workload, or the head for which it is kept instead."""
+        if message == messages.KEPT_FOR_FIRST_MESSAGE:
+            return None, self._kept_for_first(name)
         if self._is_behind_a_preemptor(name, info):
             return None, None
         release = promise(self.state, self.state.queues[name], info, self._now, fits_later=True)
@@ -278,6 +282,14 @@ class ClusterState:
         seconds = int((before.starts_by - (self._now if is_free else release.starts_by)).total_seconds())
         most = max(0, seconds) if before.starts_by < NEVER else None
         return None, KeptForHead(before.head.key, before.queue.name, most)
+
+    def _kept_for_first(self, name: str) -> KeptForHead | None:
+        """The first Workload of a StrictFIFO queue that withholds quota from this ClusterQueue: the one that is tried
+        before the others.
+        """
+        around = self.state.relatives(name)
+        found = [(head.rank, head.key, other) for other, head in self.queues.withholding_heads() if other in around]
+        return KeptForHead(*min(found)[1:], 0, blocks=True) if found else None
 
     def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
         """With backfilling, the promise to an aged head that this Workload may not delay; of several the one with the

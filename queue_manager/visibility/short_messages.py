@@ -52,6 +52,7 @@ _SHORT = {
     messages.OVERLAPPING_TARGETS_MESSAGE: "waits: another one preempts the same Workloads",
     messages.does_not_exist("LocalQueue", ""): f"{reasons.MISCONFIGURED}: {NAMES_NO_QUEUE}",
     messages.KEPT_FOR_HEAD_MESSAGE: "quota is kept for one that is ordered before it",
+    messages.KEPT_FOR_FIRST_MESSAGE: "quota is kept for the first one of another queue, which is StrictFIFO",
 }
 
 

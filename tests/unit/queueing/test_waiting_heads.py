@@ -176,7 +176,7 @@ def test_they_are_tried_when_their_queue_has_used_less_than_that_of_the_head(usa
 
 
 @pytest.mark.parametrize(("strategy", "admitted"), [("BestEffortFIFO", []), ("StrictFIFO", ["small"])])
-def test_the_first_of_a_strict_queue_keeps_back_no_other_queue(strategy, admitted):
+def test_the_first_of_a_strict_queue_that_would_borrow_keeps_back_no_other(strategy, admitted):
     cluster = two(b={"strategy": strategy})
     assert cluster.settle(waiting("head", 12, queue="b"), waiting("small", 2, queue="a", created=30)) == admitted
 

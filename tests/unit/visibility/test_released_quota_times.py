@@ -4,6 +4,7 @@ backfilling promises, or why neither is known.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -13,7 +14,14 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
-from queue_manager.visibility.released_quota_times import KEPT, KEPT_FOR_HEAD, STOPPING, TAKEN, UNDECLARED
+from queue_manager.visibility.released_quota_times import (
+    KEPT,
+    KEPT_FOR_FIRST,
+    KEPT_FOR_HEAD,
+    STOPPING,
+    TAKEN,
+    UNDECLARED,
+)
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, workload
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
@@ -266,3 +274,22 @@ def test_the_own_quota_of_another_queue_is_not_kept_for_a_head() -> None:
     objects = in_cohort(waits, head, holding("r", "2", **RUNS_LONG))
     found = explained(job(), waits, above=CQ, objects=objects, settings=keeps)
     assert found.released_by == at(900)
+
+
+@pytest.mark.parametrize(("only_named", "may_name"), [("", True), ("another", False)])
+def test_quota_that_the_first_of_a_strict_queue_waits_for_is_said_to_be_kept(only_named: str, may_name: bool) -> None:
+    """Of 4 cpus 3 are in use; `head` waits for its 2 in ClusterQueue other, and `j` would borrow the last one."""
+    waits, head = workload(created=20, requests={"cpu": "1"}), workload("head", queueName="o", requests={"cpu": "2"})
+    shared = in_cohort(waits, head, holding("own", "3", **RUNS_LONG))
+    strict = msgspec.structs.replace(OTHER, spec=msgspec.structs.replace(OTHER.spec, queueing_strategy="StrictFIFO"))
+    objects = replace(shared, cluster_queues=[CQ, strict])
+    found = explained(job(), waits, above=CQ, objects=objects, only_named=only_named)
+    named, whose = (": default/head", "default/head") if may_name else ("", "that Workload")
+    first = "the first Workload of ClusterQueue other, which is StrictFIFO"
+    assert found.sentence == f"The free quota of ClusterQueue cq is kept for {first}{named}."
+    assert found.changes == [
+        f"{whose} is admitted, or leaves the queue, and enough quota is free then",
+        f"running Workloads release so much that {whose} and it both fit",
+    ]
+    assert (found.code, found.released_by, found.release) == ("WAIT/WaitingForQuota", None, KEPT_FOR_FIRST)
+    assert found.next_command == ("sluice explain default/head" if may_name else "sluice ps -q cq/cq")

@@ -130,8 +130,8 @@ class PendingWorkloads:
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
         self.waiting_head: Info | None = None
-        # StrictFIFO: the head for which its quota is kept from others, until it is admitted, refused otherwise or gone.
-        self.withholding_head: Info | None = None
+        # StrictFIFO: the head whose quota is kept from other queues, until it is admitted, refused otherwise or gone.
+        self._withholding: Key | None = None
         self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
         self.has_left_head = False  # the head that may have kept others back is gone, or another one
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
@@ -222,7 +222,7 @@ class PendingWorkloads:
         self._kept_back.pop(key, None)
         if self.blocked_by == key:
             self._unblock()
-        if self.withholding_head is not None and self.withholding_head.key == key:
+        if self._withholding == key:
             self._withhold_for(None)
         if self.waiting_head is not None and self.waiting_head.key == key:
             self._leave_head()
@@ -291,6 +291,11 @@ class PendingWorkloads:
         if returning is not None and (first is None or first.priority <= returning.priority):
             return returning
         return None if first is None or first.key == self.blocked_by else first
+
+    @property
+    def withholding_head(self) -> Info | None:
+        """The first Workload of a StrictFIFO queue that waits for quota which is kept from other queues."""
+        return self._where[self._withholding] if self._withholding is not None else None
 
     def first_without_quota(self) -> WaitingHead | None:
         """With backfilling: the waiting head, and whether it is ordered before the Workload to try next."""
@@ -371,7 +376,7 @@ class PendingWorkloads:
             self._where[key] = info
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
-            self._withhold_for(info if withholds else None)
+            self._withhold_for(key if withholds else None)
             self.blocked_by, self.never = key, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
         elif retry is Retry.PREEMPTION:
@@ -449,10 +454,9 @@ class PendingWorkloads:
                 self.waiting_head = refused
                 self._set_shortest_first(behind is HeadOrder.SHORTEST)
 
-    def _withhold_for(self, head: Info | None) -> None:
-        before, self.withholding_head = self.withholding_head, head
-        if before is not None and (head is None or head.key != before.key):
-            self.has_left_head = True
+    def _withhold_for(self, head: Key | None) -> None:
+        self.has_left_head = self.has_left_head or self._withholding not in (None, head)
+        self._withholding = head
 
     def _leave_head(self) -> None:
         self.has_left_head = self.has_left_head or self.waiting_head is not None

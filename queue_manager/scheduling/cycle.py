@@ -335,13 +335,13 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
 
 
 def _no_longer_fits(planned: PlannedUsage, entry: _Entry, fits: Callable[[], bool]) -> Refuse:
-    """Return the refusal of a Workload that `fits` beside neither the admissions of this cycle nor what it withholds.
+    """Return the refusal of a nominated Workload that does not fit beside the decisions before it in this cycle.
 
-    What the first of a StrictFIFO queue withholds is withheld in the next cycle too.
+    It is tried in the next one, unless it `fits` without what the first of a StrictFIFO queue withholds then, too.
     """
-    with planned.without_withheld(of_blocked_only=True):
-        is_kept = fits()
-    if is_kept:
+    with planned.without_withheld(by_blocking_only=True):
+        is_kept_back = fits()
+    if is_kept_back:
         return _keep_back(planned, entry, messages.KEPT_FOR_FIRST_MESSAGE)
     return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
 

@@ -57,10 +57,8 @@ class PlannedUsage:
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
         self._held: dict[str, list[tuple[QuotaNode, Usage]]] = {}  # by all victims of a planned one, as far as asked
-        self._withheld: list[tuple[QuotaNode, Usage]] = []  # in this cycle
-        self._withheld_by_blocked: list[
-            tuple[QuotaNode, Usage]
-        ] = []  # in every cycle, by the first of StrictFIFO queues
+        self._withheld: list[tuple[QuotaNode, Usage]] = []  # until the cycle ends
+        self._withheld_by_blocking: list[tuple[QuotaNode, Usage]] = []  # as long as these block their StrictFIFO queues
         self._standing: dict[QuotaNode, list[Reservation]] = {}  # of earlier cycles, by root
 
     def __enter__(self) -> PlannedUsage:
@@ -178,7 +176,7 @@ class PlannedUsage:
         """
         self._separate(node)
         node.add_all(usage)
-        (self._withheld_by_blocked if blocks else self._withheld).append((node, usage))
+        (self._withheld_by_blocking if blocks else self._withheld).append((node, usage))
 
     def plan(self, reservation: Reservation) -> None:
         """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
@@ -234,9 +232,9 @@ class PlannedUsage:
                 self.plan(reservation)
 
     @contextmanager
-    def without_withheld(self, *, of_blocked_only: bool = False) -> Iterator[None]:
-        """Context in which nothing is withheld, or nothing for those that block their StrictFIFO queues."""
-        withheld = self._withheld_by_blocked + ([] if of_blocked_only else self._withheld)
+    def without_withheld(self, *, by_blocking_only: bool = False) -> Iterator[None]:
+        """Context in which nothing is withheld, or nothing by those that block their StrictFIFO queues."""
+        withheld = self._withheld_by_blocking + ([] if by_blocking_only else self._withheld)
         for node, usage in withheld:
             node.remove_all(usage)
         try:

@@ -66,7 +66,7 @@ class FlavorEvidence(NamedTuple):
 class HeldQuota(NamedTuple):
     """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first.
 
-    `stopping`: those that are evicted.
+    `stopping`: those that are evicted or deleted.
     """
 
     cluster_queue: str
@@ -123,16 +123,16 @@ class Evidence:
     kept_for: tuple[Key, ...] = ()  # preemptors, for which quota that it needs is kept
 
 
-def that_may_not_delay(found: Evidence) -> Evidence:
+def that_may_not_delay(found: Evidence, *, later: bool) -> Evidence:
     """The evidence about a Workload that may not delay the head of a queue (backfilling): it stops no other ones, and
-    only with a higher priority could it.
+    only with a higher priority could it. `later`: or when no minimum runtime protects others any more.
     """
     kept = PreemptionVerdict.KEPT_FOR_HEAD
     checks = (
         check._replace(verdict=kept) if check.verdict is PreemptionVerdict.CHOSEN else check
         for check in found.preemptions
     )
-    ways = Ways(priority=found.ways.priority)
+    ways = Ways(priority=found.ways.priority, protected_until=found.ways.protected_until if later else None)
     return replace(found, preemptions=tuple(checks), ways=ways)
 
 

@@ -140,7 +140,7 @@ def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) ->
         queued_at=info.queued_at,
         arrival=info.rank.arrival,
         reserved_at=_reserved_at(workload),
-        evicted=workload.is_true(condition_types.EVICTED),
+        evicted=workload.is_true(condition_types.EVICTED) or workload.metadata.deletion_timestamp is not None,
         protected_until=protection_end(workload, max_min_runtime),
         ends_by=execution_deadline(workload),
         unassigned=unassigned,

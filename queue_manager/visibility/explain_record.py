@@ -133,7 +133,7 @@ def _explanation(case: Case, found: Finding) -> Explanation:
         message=found.message,
         position=_position(judgement, around),
         flavors=rows or (_requested(case) if found.reason else []),
-        holders=holder_rows(evidence.held, jobs, around.may_name, _deleted(objects)) if evidence is not None else [],
+        holders=holder_rows(evidence.held, jobs, around.may_name) if evidence is not None else [],
         preemptions=[preemption_row(check, priority) for check in evidence.preemptions] if evidence is not None else [],
         changes=[change for change in found.changes if change],
         next_command=found.command,
@@ -147,10 +147,6 @@ def _explanation(case: Case, found: Finding) -> Explanation:
         release=release.text,
         kept_for=_kept_for(evidence, jobs, around) if evidence is not None else [],
     )
-
-
-def _deleted(objects: ClusterObjects) -> frozenset[Key]:
-    return frozenset(w.metadata.key for w in objects.workloads if w.metadata.deletion_timestamp is not None)
 
 
 def _kept_for(evidence: Evidence, jobs: Mapping[Key, str], around: Surroundings) -> list[str]:

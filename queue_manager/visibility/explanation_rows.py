@@ -102,27 +102,19 @@ def _fits(row: FlavorEvidence) -> str:
     return "fits"
 
 
-def holder_rows(
-    held: Iterable[HeldQuota],
-    jobs: Mapping[Key, str],
-    may_name: Callable[[str], bool],
-    deleted: frozenset[Key] = frozenset(),
-) -> list[HolderRow]:
+def holder_rows(held: Iterable[HeldQuota], jobs: Mapping[Key, str], may_name: Callable[[str], bool]) -> list[HolderRow]:
     """Return a row for each LocalQueue's holders; those that the reader may not know as one row per ClusterQueue.
 
-    `jobs`: names of Jobs by the key of their Workload. `deleted`: the Workloads that are deleted, and hold quota while
-    their pods stop. `may_name`: of which namespaces the reader may know the names.
+    `jobs`: names of Jobs by the key of their Workload. `may_name`: of which namespaces the reader may know the names.
     """
     grouped: dict[tuple[str, Key], list[HeldQuota]] = {}
     for each in held:
         queue = each.queue if may_name(each.queue.namespace) else NOT_NAMED
         grouped.setdefault((each.cluster_queue, queue), []).append(each)
-    return [_holder_row(*key, some, jobs, deleted) for key, some in grouped.items()]
+    return [_holder_row(*key, some, jobs) for key, some in grouped.items()]
 
 
-def _holder_row(
-    cluster_queue: str, queue: Key, held: Sequence[HeldQuota], jobs: Mapping[Key, str], deleted: frozenset[Key]
-) -> HolderRow:
+def _holder_row(cluster_queue: str, queue: Key, held: Sequence[HeldQuota], jobs: Mapping[Key, str]) -> HolderRow:
     usage = Counter[FlavorResource]()
     for each in held:
         usage.update(each.usage)
@@ -132,7 +124,7 @@ def _holder_row(
         namespace=queue.namespace,
         queue=queue.name,
         workloads=len(workloads),
-        stopping=len(deleted.intersection(workloads).union(*(each.stopping for each in held))),
+        stopping=sum(len(each.stopping) for each in held),
         holds={f"{fr.flavor}/{fr.resource}": text(fr.resource, amount) for fr, amount in sorted(usage.items())},
         jobs=[jobs.get(key, key.name) for key in workloads] if queue != NOT_NAMED else [],
     )
@@ -167,7 +159,8 @@ _VERDICTS = {
     PreemptionVerdict.POLICY_NEVER: "the policy allows none",
     PreemptionVerdict.MUST_BORROW: "with what its queue uses it would have to borrow, and may not preempt to borrow "
     "(borrowWithinCohort)",
-    PreemptionVerdict.WITHIN_QUOTA: "that queue uses no more than its own quota, without those that are being stopped",
+    PreemptionVerdict.WITHIN_QUOTA: "that queue uses no more than its own quota (any that are being stopped do not "
+    "count)",
     PreemptionVerdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",
     PreemptionVerdict.NOT_LOWER: "none has a priority below {priority}{newer}, as {value} requires",
     PreemptionVerdict.RECLAIMED_BEFORE: "it has preempted each of them as often as it may",

@@ -32,6 +32,7 @@ ANOTHERS = "which is of another namespace"
 LESS_REQUESTED = "it requests"
 _OF_QUOTA = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA)
 ORDERED_BEFORE = "which is ordered before it"
+PROTECTION_ENDS = "a minimum runtime ends, which protects a running Workload"
 OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
@@ -89,9 +90,8 @@ def _behind(found: Judgement, head: str, argument: str) -> Finding:
 def _kept_for_first(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
     """`head`: the Job that is first in a StrictFIFO queue and withholds quota; "" if the reader may not know it."""
     whose = head or "that Workload"
-    first = f"the first Workload of ClusterQueue {kept_for.cluster_queue}, which is StrictFIFO"
-    named = f": {head}" if head else ""
-    sentence = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {first}{named}."
+    first = f"{head or f'a Workload {ANOTHERS}'}, the first of StrictFIFO ClusterQueue {kept_for.cluster_queue}"
+    sentence = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {first}."
     changes = (
         f"{whose} is admitted, or leaves the queue, and enough quota is free then",
         f"running Workloads release so much that {whose} and it both fit",
@@ -116,6 +116,8 @@ def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Findin
         changes.append(f"{_release(found, lacking)}, beside what {whose} needs")
     if kept_for.cluster_queue != found.cluster_queue:
         changes += _own_released(found, lacking)
+    if found.evidence is not None and found.evidence.ways.protected_until is not None:
+        changes.append(PROTECTION_ENDS)
     longest, most = found.info.longest_run if found.info is not None else None, kept_for.most_seconds
     if most or (most is None and longest is None):
         at_most = f" of at most {most} s" if most else ""
@@ -251,7 +253,7 @@ def _by_preemption(found: Judgement) -> list[str]:
     ways = found.evidence.ways if found.evidence is not None else NO_WAYS
     texts = []
     if ways.protected_until is not None:
-        texts.append("a minimum runtime ends, which protects a running Workload")
+        texts.append(PROTECTION_ENDS)
     if ways.priority:
         texts.append("it gets a higher priority")
     for field, value in ways.policies:

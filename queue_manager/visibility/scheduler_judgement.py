@@ -36,7 +36,7 @@ from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay
 from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, kept_back_by, promise
-from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
+from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.planned_usage import passes
@@ -241,7 +241,7 @@ class ClusterState:
         promised = self._promise(name, info)
         release, kept_for = self._release(name, info, message) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
         if kept_for is not None and not kept_for.blocks:
-            shown = that_may_not_delay(shown)
+            shown = that_may_not_delay(shown, later=self._passes_without_protection(name, info))
         return Judgement(
             reason,
             message,
@@ -282,6 +282,15 @@ class ClusterState:
         seconds = int((before.starts_by - (self._now if is_free else release.starts_by)).total_seconds())
         most = max(0, seconds) if before.starts_by < NEVER else None
         return None, KeptForHead(before.head.key, before.queue.name, most)
+
+    def _passes_without_protection(self, name: str, info: Info) -> bool:
+        """Whether this Workload may preempt others, in spite of a head, when the last minimum runtime is over."""
+        ends = [until for each in self.state.holdings.values() if (until := each.protected_until) is not None]
+        if not ends:
+            return False
+        waiting = {other: head for other, head in self.queues.waiting_heads().items() if head.info.uid != info.uid}
+        [outcome] = run_cycle(self.state, [(name, info)], max(ends), self._rehearsal.backfilling, waiting)
+        return not isinstance(outcome, Refuse)
 
     def _kept_for_first(self, name: str) -> KeptForHead | None:
         """The first Workload of a StrictFIFO queue that withholds quota from this ClusterQueue: the one that is tried

@@ -10,10 +10,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from queue_manager.api.types import Workload
+from queue_manager.api.types import Preemption, Workload
 from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.visibility.pending_sentences import ANOTHERS, PROTECTION_ENDS
 from queue_manager.visibility.released_quota_times import (
     KEPT,
     KEPT_FOR_FIRST,
@@ -284,12 +285,35 @@ def test_quota_that_the_first_of_a_strict_queue_waits_for_is_said_to_be_kept(onl
     strict = msgspec.structs.replace(OTHER, spec=msgspec.structs.replace(OTHER.spec, queueing_strategy="StrictFIFO"))
     objects = replace(shared, cluster_queues=[CQ, strict])
     found = explained(job(), waits, above=CQ, objects=objects, only_named=only_named)
-    named, whose = (": default/head", "default/head") if may_name else ("", "that Workload")
-    first = "the first Workload of ClusterQueue other, which is StrictFIFO"
-    assert found.sentence == f"The free quota of ClusterQueue cq is kept for {first}{named}."
+    name, whose = ("default/head", "default/head") if may_name else (f"a Workload {ANOTHERS}", "that Workload")
+    kept = f"kept for {name}, the first of StrictFIFO ClusterQueue other"
+    assert found.sentence == f"The free quota of ClusterQueue cq is {kept}."
     assert found.changes == [
         f"{whose} is admitted, or leaves the queue, and enough quota is free then",
         f"running Workloads release so much that {whose} and it both fit",
     ]
     assert (found.code, found.released_by, found.release) == ("WAIT/WaitingForQuota", None, KEPT_FOR_FIRST)
     assert found.next_command == ("sluice explain default/head" if may_name else "sluice ps -q cq/cq")
+
+
+@pytest.mark.parametrize(("cpu", "ends"), [("2", 500), ("4", None)])
+def test_the_head_of_another_queue_does_not_hide_that_a_minimum_runtime_ends(cpu: str, ends: int | None) -> None:
+    """`head` waits in ClusterQueue other. `low` may be stopped at 500: for 2 cpus, the nominal quota of cq, which is
+    not kept for the head; with 4 the Workload would borrow.
+    """
+    protects = WorkloadSettings(
+        backfill=BackfillRules(timedelta(seconds=0)), max_min_runtime=timedelta(seconds=500).total_seconds()
+    )
+    low = holding("low", "4", created=0, annotations={"sluice/min-runtime": "500s"})
+    head = workload("head", queueName="o", created=10, requests={"cpu": "2"}, priority=9)
+    waits = workload(created=20, requests={"cpu": cpu}, priority=9)
+    preempts = msgspec.structs.replace(
+        CQ.spec, preemption=msgspec.convert({"withinClusterQueue": "LowerPriority"}, Preemption)
+    )
+    objects = in_cohort(waits, head, low)
+    above = msgspec.structs.replace(CQ, spec=preempts)
+    objects = replace(objects, cluster_queues=[above, OTHER])
+    found = explained(job(), waits, above=above, objects=objects, settings=protects)
+    assert "default/head" in found.sentence
+    assert [each.at for each in found.deadlines] == ([at(ends)] if ends is not None else [])
+    assert (PROTECTION_ENDS in found.changes) == (ends is not None)

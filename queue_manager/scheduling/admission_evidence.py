@@ -137,9 +137,12 @@ def that_may_not_delay(found: Evidence, *, later: bool) -> Evidence:
 
 
 def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetime) -> Evidence:
-    """Judge one Workload in an existing ClusterQueue, as if no other were pending."""
-    queue = state.queues[cluster_queue]
-    with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue)):
+    """Judge one Workload in an existing ClusterQueue, as if no other were pending. What is kept for preemptors that
+    come after it is not counted against a preemptor.
+    """
+    queue, own = state.queues[cluster_queue], state.reservations.get(info.uid)
+    later = (r.info.uid for r in state.reservations.values() if own is not None and r.turn > own.turn)
+    with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue).union(later)):
         return _Judge(state, planned, queue, info, now).evidence()
 
 
@@ -177,8 +180,8 @@ class _Judge:
 
     def _kept_for(self, flavors: Iterable[FlavorEvidence]) -> tuple[Key, ...]:
         wanted = {FlavorResource(row.flavor, row.resource) for row in flavors if row.is_short}
-        around, passed = self.state.relatives(self.queue.name), self.planned.passed_by(self.info, self.queue)
-        others = (r for uid, r in self.state.reservations.items() if uid not in passed and r.cluster_queue in around)
+        around = self.state.relatives(self.queue.name)
+        others = (r for r in self.planned.reservations if r.cluster_queue in around)
         return tuple(sorted(r.info.key for r in others if not wanted.isdisjoint(r.usage)))
 
     # --- flavors ---

@@ -10,17 +10,24 @@ from typing import NamedTuple
 import msgspec
 
 from job_controller.model import Key
-from queue_manager.api import condition_types
+from queue_manager.api import condition_types, messages
 from queue_manager.api.types import Admission, PodSetAssignment, Workload
 from queue_manager.scheduling.execution_time import execution_deadline, protection_end
 from queue_manager.scheduling.flavor_assignment import requests_of
-from queue_manager.scheduling.queue_order import EPOCH
+from queue_manager.scheduling.queue_order import EPOCH, Rank
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info, PodSetInfo
 
 # Candidates for preemption, the first one first: evicted, lower priority, later reservation, later in its queue
 # (BEHAVIOUR.md#q7-queue-order: queue time, arrival), uid. Times are whole seconds.
 Ranking = tuple[bool, int, int, int, int, str]
+
+
+class PreemptedFor(NamedTuple):
+    """For which Workload another one was preempted, by its UID, and the reason of the Preempted condition."""
+
+    preemptor: str
+    reason: str
 
 
 class Holding(NamedTuple):
@@ -39,6 +46,7 @@ class Holding(NamedTuple):
     arrival: int = 0  # the order of creation within that second
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+    preempted_for: PreemptedFor | None = None  # of one that is evicted
     protected_until: datetime | None = None  # when its minimum runtime is over; None: it has none
     ends_by: datetime | None = None  # when maximumExecutionTimeSeconds ends its run at the latest; None: not declared
     unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
@@ -108,6 +116,11 @@ class Reservation(NamedTuple):
     borrow: int
     victims: Mapping[str, str]  # by uid, the reason of the preemption
 
+    @property
+    def turn(self) -> tuple[int, int, Rank]:
+        """The order in which preemptors that wait are tried: a higher priority may use what is kept for a lower one."""
+        return self.info.rank.minus_priority, self.borrow, self.info.rank
+
 
 def reserves_quota(workload: Workload) -> bool:
     """Whether the Workload holds quota by its own status: QuotaReserved and not Finished."""
@@ -141,10 +154,19 @@ def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) ->
         arrival=info.rank.arrival,
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED) or workload.metadata.deletion_timestamp is not None,
+        preempted_for=_preempted_for(workload),
         protected_until=protection_end(workload, max_min_runtime),
         ends_by=execution_deadline(workload),
         unassigned=unassigned,
     )
+
+
+def _preempted_for(workload: Workload) -> PreemptedFor | None:
+    preempted = workload.condition(condition_types.PREEMPTED)
+    if preempted is None or not preempted.is_true or not workload.is_true(condition_types.EVICTED):
+        return None
+    preemptor = messages.preemptor_uid(preempted.message)
+    return PreemptedFor(preemptor, preempted.reason) if preemptor else None
 
 
 def _reserved_at(workload: Workload) -> datetime:

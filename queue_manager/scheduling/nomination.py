@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
 from queue_manager.scheduling import fair_preemption, victim_search
@@ -140,13 +141,27 @@ class _Judgement:
 
     def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
         """The victims of an earlier judgement that are being stopped, if they still suffice."""
+        stopping = self._stopping()
+        if not self.planned.will_fit_without(self.queue.node, usage, (victim.holding.uid for victim in stopping)):
+            return ()
+        return stopping
+
+    def _stopping(self) -> tuple[Victim, ...]:
+        """The victims of an earlier judgement that are being stopped. After a restart their conditions name them."""
         reservation = self.state.reservations.get(self.info.uid)
         if reservation is None:
-            return ()
-        stopping = {uid: h for uid in reservation.victims if (h := self.state.counted(uid)) and h.evicted}
-        if not self.planned.will_fit_without(self.queue.node, usage, stopping):
-            return ()
-        return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())
+            return self._evicted_for_it() if self.info.preempting else ()
+        victims = reservation.victims.items()
+        return tuple(Victim(h, why) for uid, why in victims if (h := self.state.counted(uid)) and h.evicted)
+
+    def _evicted_for_it(self) -> tuple[Victim, ...]:
+        found = (
+            holding
+            for name in self.state.relatives(self.queue.name)
+            for _, holding in self.state.ranked(self.state.queues[name], evicted=True, below=inf)
+        )
+        named = ((holding, holding.preempted_for) for holding in found)
+        return tuple(Victim(holding, by.reason) for holding, by in named if by and by.preemptor == self.info.uid)
 
     # --- AvailableQuota ---
 

@@ -75,6 +75,11 @@ class PlannedUsage:
             node.usage = usage
 
     @property
+    def reservations(self) -> Iterable[Reservation]:
+        """What is planned for preemptors."""
+        return self._planned.values()
+
+    @property
     def victims(self) -> Counter[str]:
         """UIDs of the Workloads that planned preemptions remove, each with the number of its preemptors."""
         return self._victims
@@ -339,7 +344,7 @@ class PlannedUsage:
             return []
         found = (r for r in self._planned.values() if r.victims)
         here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
-        return sorted(here, key=lambda r: (r.info.rank.minus_priority, r.borrow, r.info.rank))
+        return sorted(here, key=lambda r: r.turn)
 
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:

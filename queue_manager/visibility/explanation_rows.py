@@ -159,8 +159,8 @@ _VERDICTS = {
     PreemptionVerdict.POLICY_NEVER: "the policy allows none",
     PreemptionVerdict.MUST_BORROW: "with what its queue uses it would have to borrow, and may not preempt to borrow "
     "(borrowWithinCohort)",
-    PreemptionVerdict.WITHIN_QUOTA: "that queue uses no more than its own quota (any that are being stopped do not "
-    "count)",
+    PreemptionVerdict.WITHIN_QUOTA: "that queue, or a cohort around it, uses no more than its own quota (any that are "
+    "being stopped do not count)",
     PreemptionVerdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",
     PreemptionVerdict.NOT_LOWER: "none has a priority below {priority}{newer}, as {value} requires",
     PreemptionVerdict.RECLAIMED_BEFORE: "it has preempted each of them as often as it may",

@@ -391,7 +391,8 @@ def check_numbers(
 ) -> None:
     state = decided.quota_cache.state
     others = [h for h in state.holdings.values() if h.uid != w.metadata.uid]
-    reserved = [r for r in state.reservations.values() if r.info.uid != w.metadata.uid]
+    own = state.reservations.get(w.metadata.uid)  # those that come after it are not counted against it
+    reserved = [r for r in state.reservations.values() if own is None or r.turn < own.turn]
     priority = w.spec.priority or 0
     passed = any(r.info.priority < priority for r in reserved)  # some reservations may not concern it
     now = Recount(objects, total((h.cluster_queue, h.usage) for h in others))

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from queue_manager.api import messages
 from queue_manager.api.types import Workload
-from queue_manager.scheduling.holdings import Holding, holding_of
+from queue_manager.scheduling.holdings import Holding, PreemptedFor, holding_of
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.resource_rules import ResourceRules
@@ -122,3 +123,34 @@ def test_an_assigned_flavor_that_lost_its_quota_stays_where_its_pods_run() -> No
     state.set_queue(cluster_queue(quotas={"spot": {"cpu": 4}}))
     state.hold(held(wanted=3, assigned=3))
     assert reserved(state) == {CPU: 3000}
+
+
+PREEMPTED = condition("Preempted", "True", "InClusterQueue", messages.preempted("p", "j", "InClusterQueue", "/a", "/a"))
+
+
+@pytest.mark.parametrize(
+    ("more", "deleted", "evicted", "preempted_for"),
+    [
+        ([], None, False, None),
+        ([], "2026-01-01T00:00:09Z", True, None),
+        ([condition("Evicted", "True", "PodsReadyTimeout")], None, True, None),
+        ([condition("Evicted", "True", "Preempted"), PREEMPTED], None, True, PreemptedFor("p", "InClusterQueue")),
+        ([condition("Evicted", "False", "QuotaReserved"), PREEMPTED], None, False, None),
+    ],
+    ids=["runs", "deleted", "evicted", "preempted", "admitted again"],
+)
+def test_a_workload_is_being_stopped_when_it_is_evicted_or_deleted(
+    more: list[dict[str, Any]], deleted: str | None, evicted: bool, preempted_for: PreemptedFor | None
+) -> None:
+    tree = {
+        "metadata": {"name": "w", "namespace": "ns", "uid": "u", "deletionTimestamp": deleted},
+        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": POD}]},
+        "status": {
+            "conditions": [condition("QuotaReserved", "True"), *more],
+            "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "flavors": DEFAULT}]},
+        },
+    }
+    workload = msgspec.convert(tree, Workload)
+    found = holding_of(workload, info(workload), None)
+    assert found is not None
+    assert (found.evicted, found.preempted_for) == (evicted, preempted_for)

@@ -3,6 +3,7 @@
 import pytest
 
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.holdings import PreemptedFor
 from tests.unit.queueing.builders import T0, condition, flavor, pending
 from tests.unit.scheduling.preemption_cases import CPU, queue, run, state, usage_of
 
@@ -491,3 +492,16 @@ def test_a_victim_releases_also_what_it_uses_without_a_flavor():
     assert isinstance(try_one(s, high), Admit)
     s.drop_queue("cq")
     assert not s.holdings
+
+
+@pytest.mark.parametrize(("named", "waits"), [("uid-p", True), ("uid-other", False)])
+def test_after_a_restart_the_victims_that_name_a_preemptor_are_its_own(named, waits):
+    """Since they were chosen `own` has taken a part of the nominal quota, so a new search would find no victims."""
+    s = state(queue(cohort="all", reclaim="Any"), queue("lender", cohort="all"))
+    run(s, "own", cpu=2)
+    run(s, "victim", "lender", cpu=6, evicted=True, preempted_for=PreemptedFor(named, "InCohortReclamation"))
+    p = pending("p", requests={"cpu": "4"}, conditions=[condition("QuotaReserved", "False", WAITS)])
+    outcome = try_one(s, p)
+    assert isinstance(outcome, Preempt) is waits
+    if waits:
+        assert [(v.holding.key.name, v.reason) for v in outcome.victims] == [("victim", "InCohortReclamation")]

@@ -157,7 +157,7 @@ def _verdict_text(check: PreemptionCheck, priority: int) -> str:
 _VERDICTS = {
     PreemptionVerdict.CHOSEN: "those that it needs are being stopped for it",
     PreemptionVerdict.POLICY_NEVER: "the policy allows none",
-    PreemptionVerdict.MUST_BORROW: "with what its queue uses it would have to borrow, and may not preempt to borrow "
+    PreemptionVerdict.MUST_BORROW: "it would have to borrow, counting what its queue uses; it may not preempt for that "
     "(borrowWithinCohort)",
     PreemptionVerdict.WITHIN_QUOTA: "that queue, or a cohort around it, uses no more than its own quota (any that are "
     "being stopped do not count)",
@@ -167,7 +167,7 @@ _VERDICTS = {
     PreemptionVerdict.PROTECTED: "those that {value} allows are protected by their minimum runtime",
     PreemptionVerdict.SPARED: "others make room for it",
     PreemptionVerdict.ABOVE_THRESHOLD: "it would still have to borrow, and {rule} excludes them",
-    PreemptionVerdict.SHARES: "fair sharing protects them: stopping them would give its queue the larger share",
+    PreemptionVerdict.SHARES: "fair sharing protects them: without them their queue would have the smaller share",
     PreemptionVerdict.KEPT_FOR_HEAD: "what they free would be kept for one that is ordered before it (backfill)",
     PreemptionVerdict.NOT_ENOUGH: "all that may be stopped, {may} of them here, do not free enough{limit}",
 }

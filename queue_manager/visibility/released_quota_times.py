@@ -39,11 +39,12 @@ def release_of(
     now: datetime,
     may_name: Callable[[str], bool] = lambda namespace: True,
 ) -> ExpectedRelease | None:
-    """When enough quota is released for a Workload that waits for quota; None for any other, and for one to which
-    backfilling promises a start. `jobs`: namespace and name of the Job of each Workload. `may_name`: of which
-    namespaces the reader may know the Jobs.
+    """When enough quota is released for a Workload that waits for quota; None for any other, for one behind the head of
+    a StrictFIFO queue, and for one to which backfilling promises a start.
+
+    `jobs`: namespace and name of each Workload's Job. `may_name`: of which namespaces the reader may know the Jobs.
     """
-    if found is None or found.reason != reasons.WAITING_FOR_QUOTA:
+    if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.head is not None:
         return None
     if found.promise is not None and now < found.promise.starts_by < NEVER:
         return None

@@ -317,3 +317,10 @@ def test_the_head_of_another_queue_does_not_hide_that_a_minimum_runtime_ends(cpu
     assert "default/head" in found.sentence
     assert [each.at for each in found.deadlines] == ([at(ends)] if ends is not None else [])
     assert (PROTECTION_ENDS in found.changes) == (ends is not None)
+
+
+def test_behind_the_first_of_a_strict_queue_no_release_is_announced() -> None:
+    strict = cluster_queue(queueingStrategy="StrictFIFO", namespaceSelector={})
+    head, waits = workload("head", created=10, requests={"cpu": "4"}), workload(created=20, requests={"cpu": "1"})
+    found = explained(job(), waits, [head, holding("r", "2", **RUNS_LONG), holding("s", "2")], 100, above=strict)
+    assert (found.code, found.released_by, found.release) == ("WAIT/BehindHead", None, "")

@@ -266,7 +266,7 @@ class ClusterState:
     def _release(self, name: str, info: Info, message: str) -> tuple[Promise | None, KeptForHead | None]:
         """When enough quota is released for this Workload, or the head for which it is kept instead."""
         if message == messages.KEPT_FOR_FIRST_MESSAGE:
-            return None, self._kept_for_first(name)
+            return None, self._kept_for_first(name, info)
         if self._is_behind_a_preemptor(name, info):
             return None, None
         release = promise(self.state, self.state.queues[name], info, self._now, fits_later=True)
@@ -292,13 +292,22 @@ class ClusterState:
         [outcome] = run_cycle(self.state, [(name, info)], max(ends), self._rehearsal.backfilling, waiting)
         return not isinstance(outcome, Refuse)
 
-    def _kept_for_first(self, name: str) -> KeptForHead | None:
-        """The first Workload of a StrictFIFO queue that withholds quota from this ClusterQueue: the one that is tried
-        before the others.
+    def _kept_for_first(self, name: str, info: Info) -> KeptForHead | None:
+        """The first Workload of a StrictFIFO queue that withholds quota from this one. Of several the first by rank
+        that would do so alone.
         """
         around = self.state.relatives(name)
-        found = [(head.rank, head.key, other) for other, head in self.queues.withholding_heads() if other in around]
-        return KeptForHead(*min(found)[1:], 0, blocks=True) if found else None
+        found = [(head.rank, other, head) for other, head in self.queues.withholding_heads() if other in around]
+        found.sort()
+        alone = (each for each in found if self._keeps_back(each[1:], (name, info)))
+        first = next(alone, found[0] if found else None)
+        return KeptForHead(first[2].key, first[1], 0, blocks=True) if first is not None else None
+
+    def _keeps_back(self, first: tuple[str, Info], other: tuple[str, Info]) -> bool:
+        """Whether the first Workload of a StrictFIFO queue keeps back another one if only these two are tried."""
+        decided = run_cycle(self.state, [first, other], self._now)
+        kept = (each for each in decided if isinstance(each, Refuse) and each.info.uid == other[1].uid)
+        return any(each.message == messages.KEPT_FOR_FIRST_MESSAGE for each in kept)
 
     def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
         """With backfilling, the promise to an aged head that this Workload may not delay; of several the one with the

@@ -24,7 +24,7 @@ from queue_manager.visibility.released_quota_times import (
     UNDECLARED,
 )
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
-from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, workload
+from tests.unit.visibility.build import admitted, at, cluster_queue, flavor, job, local_queue, workload
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
 
 RUNS_LONG = {"maximumExecutionTimeSeconds": 900}
@@ -324,3 +324,23 @@ def test_behind_the_first_of_a_strict_queue_no_release_is_announced() -> None:
     head, waits = workload("head", created=10, requests={"cpu": "4"}), workload(created=20, requests={"cpu": "1"})
     found = explained(job(), waits, [head, holding("r", "2", **RUNS_LONG), holding("s", "2")], 100, above=strict)
     assert (found.code, found.released_by, found.release) == ("WAIT/BehindHead", None, "")
+
+
+def test_of_several_strict_queues_the_one_is_named_that_keeps_the_quota() -> None:
+    """`another`, which is the first by rank, waits for memory only."""
+    quotas = {"f": {"cpu": "2", "memory": "2Gi"}}
+    strict = [
+        cluster_queue(name, cohortName="c", namespaceSelector={}, queueingStrategy="StrictFIFO", quotas=quotas)
+        for name in ("other", "third")
+    ]
+    lends = cluster_queue("cq", cohortName="c", namespaceSelector={}, quotas=quotas)
+    waits = workload(created=20, requests={"cpu": "1"})
+    head = workload("head", queueName="o", created=10, requests={"cpu": "2"})
+    another = workload("another", queueName="t", created=5, requests={"memory": "2Gi"})
+    flavors = [{"name": "main", "flavors": {"cpu": "f", "memory": "f"}, "count": 1}]
+    status = {"admission": {"clusterQueue": "cq", "podSetAssignments": flavors}}
+    uses = workload("uses", conditions=admitted(), status=status, requests={"cpu": "5", "memory": "5Gi"})
+    shared = in_cohort(waits, head, another, uses)
+    locals_ = [*shared.local_queues, local_queue("t", cluster_queue="third")]
+    objects = replace(shared, cluster_queues=[lends, *strict], local_queues=locals_)
+    assert "kept for default/head, the first" in explained(job(), waits, above=lends, objects=objects).sentence

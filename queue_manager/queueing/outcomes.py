@@ -88,6 +88,27 @@ def is_progress(queues: Queues, refusal: Refuse) -> bool:
     return refusal.retry is not Retry.NEXT_CYCLE and not is_blocking
 
 
+def restore_reservations(state: SchedulerState, queues: Queues, now: datetime) -> None:
+    """Before the first cycle, keep quota again for the preemptors whose victims are still being stopped.
+
+    Without that a Workload that is tried before them would be judged as if their victims released quota for it. Those
+    that victims name come first; the others wait for what these have left over.
+    """
+    named = {by.preemptor for holding in state.holdings.values() if (by := holding.preempted_for) is not None}
+    if not named:
+        return
+    waiting = sorted(queues.preempting(), key=lambda each: (each[1].uid not in named, each[1].rank))
+    for head in waiting:
+        [outcome] = run_cycle(state, [head], now)
+        if isinstance(outcome, Preempt) and all(_stops_for(victim.holding, outcome.info) for victim in outcome.victims):
+            state.reserve(outcome.reservation)
+
+
+def _stops_for(victim: Holding, preemptor: Info) -> bool:
+    """Whether the victim is being stopped, and not for another Workload."""
+    return victim.evicted and (victim.preempted_for is None or victim.preempted_for.preemptor == preemptor.uid)
+
+
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
 ) -> list[str]:

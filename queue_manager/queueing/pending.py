@@ -292,6 +292,10 @@ class PendingWorkloads:
             return returning
         return None if first is None or first.key == self.blocked_by else first
 
+    def preempting(self) -> list[Info]:
+        """The Workloads that may be tried and whose status says that they wait for their victims. O(n)."""
+        return [info for key, info in self._where.items() if info.preempting and key not in self._delayed]
+
     @property
     def withholding_head(self) -> Info | None:
         """The first Workload of a StrictFIFO queue that waits for quota which is kept from other queues."""

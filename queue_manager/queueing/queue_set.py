@@ -215,6 +215,11 @@ class Queues:
                 found.append((name, head))
         return found
 
+    def preempting(self) -> list[tuple[str, Info]]:
+        """(ClusterQueue, Workload) for each Workload whose status says that it waits for its victims. O(n)."""
+        queues = self.cluster_queues.items()
+        return [(name, info) for name, pending in queues for info in pending.preempting()]
+
     def _end_backoffs(self, now: datetime) -> None:
         while self._backoff_ends and self._backoff_ends[0][0] <= now:
             _, name = heapq.heappop(self._backoff_ends)

@@ -92,6 +92,7 @@ class Scheduler:
     async def run(self) -> None:
         """Run cycles while they achieve something, then wait for a change."""
         changed = self._quota_cache.changed
+        self._quota_cache.restore_reservations()
         try:
             while True:
                 await changed.wait()

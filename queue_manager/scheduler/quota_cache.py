@@ -124,6 +124,10 @@ class QuotaCache:
             self.requeue_within_reach(self.state.relatives_of_all(released), now)
         return outcomes.heads(self.state, self.queues, self._is_tried, now)
 
+    def restore_reservations(self) -> None:
+        """Before the first cycle: see `outcomes.restore_reservations`."""
+        outcomes.restore_reservations(self.state, self.queues, self._clock.now())
+
     def _is_tried(self, cluster_queue: str) -> bool:
         root = self.state.queues[cluster_queue].node.root if cluster_queue in self.state.queues else None
         return self.is_active(cluster_queue) and not self._released_quota.is_held(root)

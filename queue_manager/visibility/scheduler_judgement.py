@@ -153,6 +153,7 @@ class ClusterState:
             self.queues.restore_usage(local)
         for workload in objects.workloads:
             self._add(workload)
+        outcomes.restore_reservations(state, self.queues, self._now)
 
     def _add(self, workload: Workload) -> None:
         if reserves_quota(workload):

@@ -26,7 +26,7 @@ from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, blocking_limits, is_within_quota
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, blocking_limits, is_within_quota, unlent
 from queue_manager.scheduling.victim_search import may_reclaim
 from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 
@@ -38,8 +38,8 @@ class FlavorEvidence(NamedTuple):
     kept for preemptors (`kept`). `limit`: the most that it could use if nothing else ran. `mode`: None if the scheduler
     has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it. `limited_by`: the
     ClusterQueue and Cohorts but for whose borrowing limits the request would fit now. `limited_unused`: those but for
-    whose limits it would fit if nothing else ran. `over_nominal`: by how much the request exceeds the nominal quota of
-    the ClusterQueue that is not in use; None: it exceeds all of it.
+    whose limits it would fit if nothing else ran, and `unlent` those but for whose lending limits. `over_nominal`: by
+    how much the request exceeds the nominal quota of the ClusterQueue that is not in use; None: it exceeds all of it.
     """
 
     pod_set: str
@@ -55,6 +55,7 @@ class FlavorEvidence(NamedTuple):
     why: tuple[str, ...] = ()
     limited_by: tuple[str, ...] = ()
     limited_unused: tuple[str, ...] = ()
+    unlent: tuple[str, ...] = ()
     over_nominal: int | None = None
 
     @property
@@ -220,6 +221,7 @@ class _Judge:
             why=tuple(attempt.texts) if attempt is not None else (),
             limited_by=_names(self.planned.blocking_limits(node, fr, requested)),
             limited_unused=_names(blocking_limits(node, fr, requested, unused=True) or ()),
+            unlent=_names(unlent(node, fr, requested)),
             over_nominal=max(0, requested + used - nominal) if requested <= nominal else None,
         )
 

@@ -208,6 +208,23 @@ def blocking_limits(
     return found if amount <= free else None
 
 
+def unlent(node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
+    """The other nodes whose lending limits alone keep `amount` from fitting if nothing ran; none if it fits, or would
+    not fit without these limits.
+    """
+    path = dict.fromkeys(node.path())
+    limits = ((each, each.quota(fr).borrowing_limit) for each in path if each.parent is not None)
+    bounds = [_total(each, fr) + limit for each, limit in limits if limit is not None]
+    if not node.potential(fr) < amount <= min(bounds, default=INT64_MAX) or amount > _total(node.root, fr):
+        return []
+    return [each for each in node.root.below() if each not in path and each.local_quota(fr)]
+
+
+def _total(node: QuotaNode, fr: FlavorResource) -> int:
+    """The quota of the subtree, that which is not lent included."""
+    return sum(each.quota(fr).nominal for each in node.below())
+
+
 def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:
     """Whether the subtree uses no more than its own quota of each of these."""
     return all(node.usage.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)

@@ -115,7 +115,7 @@ def _explanation(case: Case, found: Finding) -> Explanation:
     around, judgement = case.around, found.judgement
     evidence = judgement.evidence if judgement is not None else None
     objects = around.objects or ClusterObjects()
-    jobs = {w.metadata.key: str(Key(w.metadata.namespace, job_name(w))) for w in objects.workloads if evidence}
+    jobs = {w.metadata.key: _job(w) for w in objects.workloads if evidence}
     priority = case.workload.spec.priority or 0 if case.workload is not None else 0
     victim = lost_quota_for(case.workload, case.state)
     rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
@@ -147,6 +147,12 @@ def _explanation(case: Case, found: Finding) -> Explanation:
         release=release.text,
         kept_for=_kept_for(evidence, jobs, around) if evidence is not None else [],
     )
+
+
+def _job(workload: Workload) -> str:
+    """Namespace and name of its Job, with a mark if that is deleted: another Job may have the name now."""
+    name = str(Key(workload.metadata.namespace, job_name(workload)))
+    return name if workload.metadata.deletion_timestamp is None else f"{name} (deleted)"
 
 
 def _kept_for(evidence: Evidence, jobs: Mapping[Key, str], around: Surroundings) -> list[str]:

@@ -213,8 +213,8 @@ def _for_others(found: Judgement) -> str:
 
 
 def _limits_raised(found: Judgement) -> list[str]:
-    """The borrowing limits that an admin has to raise so that it fits into one of the flavors, with what is free there;
-    of one that can never fit, if nothing else runs.
+    """The limits that an admin has to raise so that it fits into one of the flavors: borrowing limits, with what is
+    free there; of one that can never fit, borrowing or lending limits, if nothing else runs.
 
     None of a Workload with several pod sets, which need the quota together.
     """
@@ -227,11 +227,19 @@ def _limits_raised(found: Judgement) -> list[str]:
     limits: dict[str, None] = {}
     for flavor in dict.fromkeys(row.flavor for row in short):
         lacks = [row for row in short if row.flavor == flavor]
-        limits_of_each = [row.limited_unused if never else row.limited_by for row in lacks]
         is_of_quota = all(row.reason in _OF_QUOTA for row in lacks)
-        if all(limits_of_each) and is_of_quota and missing <= {row.resource for row in lacks}:
-            limits[_joined(dict.fromkeys(name for names in limits_of_each for name in names))] = None
-    return [f"an admin raises the borrowing limit of {names}" for names in limits]
+        if is_of_quota and missing <= {row.resource for row in lacks}:
+            borrowing = [row.limited_unused if never else row.limited_by for row in lacks]
+            lending = [row.unlent if never else () for row in lacks]
+            limits |= dict.fromkeys((*_limits_of("borrowing", borrowing), *_limits_of("lending", lending)))
+    return [f"an admin raises {names}" for names in limits]
+
+
+def _limits_of(kind: str, names_of_each: Sequence[Sequence[str]]) -> list[str]:
+    """The limits of one kind with the names of their owners, if such limits keep back each resource."""
+    names = dict.fromkeys(name for names in names_of_each for name in names)
+    limit = f"the {kind} limit{'' if len(names) == 1 else 's'} of"
+    return [f"{limit} {_joined(names)}"] if all(names_of_each) else []
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:

@@ -23,7 +23,9 @@ STOPPING = "not known: Workloads are being stopped, or run for longer than they 
 UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
 ANOTHERS_JOB = "a Job of another namespace"
 TAKEN = "unless others before it take it"
-DELAYED = "unless one comes that is ordered before it, or another ClusterQueue takes its own quota"  # a promised start
+DELAYED = (  # of a promised start
+    "unless one comes that is ordered before it, or another ClusterQueue of the cohort takes its own quota"
+)
 
 
 class ExpectedRelease(NamedTuple):

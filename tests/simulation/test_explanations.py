@@ -152,7 +152,6 @@ def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) ->
     for seed in range(batch, batch + BATCH):
         rng = Random(seed)
         check_codes(State(store(rng), random_settings(rng), T0), seen, seed)
-    print(seen)
     assert not {code: seen[code] for code, (least, _) in OFTEN.items() if seen[code] < least}, seen
 
 
@@ -162,7 +161,6 @@ def test_the_code_is_what_the_scheduler_decides_on_a_crowded_store(batch: int) -
     for seed in range(batch, batch + BATCH):
         rng = Random(seed)
         check_codes(State(crowded_store(rng), crowded_settings(rng), T0), seen, seed)
-    print(seen)
     assert not {code: seen[code] for code, (_, least) in OFTEN.items() if seen[code] < least}, seen
 
 
@@ -278,7 +276,7 @@ def with_policy(objects: ClusterObjects, queue: ClusterQueue, policy: Preemption
 
 
 @pytest.mark.parametrize("batch", batches(STORES))
-def test_a_borrowing_limit_is_named_if_and_only_if_raising_it_helps(batch: int) -> None:
+def test_a_limit_is_named_if_and_only_if_raising_it_helps(batch: int) -> None:
     """One Workload of one pod set is pending. Without the limits that are named the scheduler admits it."""
     seen: Counter[str] = Counter()
     for seed in range(batch, batch + BATCH):
@@ -292,18 +290,18 @@ def test_a_borrowing_limit_is_named_if_and_only_if_raising_it_helps(batch: int) 
             found = explained(w, alone, settings)
             if found.code not in ("WAIT/WaitingForQuota", "NEVER/ExceedsMaxQuota"):
                 continue
-            advice = [change for change in found.changes if change.startswith("an admin raises the borrowing limit of")]
-            limited = {
-                name for text in advice for name in re.findall(r"(?:ClusterQueue|Cohort) \S+?(?=,|$| and )", text)
-            }
-            if advice:
-                then = decide(without_limits(alone, limited), settings).decisions[w.metadata.uid]
-                helps = then.admitted if found.code.startswith("WAIT") else then.reason != "ExceedsMaxQuota"
-                assert helps, (seed, w.metadata.name, advice, then)
-            elif found.code.startswith("WAIT"):
-                assert not decide(without_limits(alone), settings).decisions[w.metadata.uid].admitted, (seed, found)
-            seen["named" if advice else "not"] += 1
-    assert min(seen["named"], seen["not"]) > 0, seen
+            is_never = found.code.startswith("NEVER")
+            for kind in ("borrowing", "lending") if is_never else ("borrowing",):
+                advice = [each for each in found.changes if re.match(f"an admin raises the {kind} limits? of", each)]
+                limited = {
+                    name for text in advice for name in re.findall(r"(?:ClusterQueue|Cohort) \S+?(?=,|$| and )", text)
+                }
+                raised = without_limits(alone, f"{kind}_limit", limited if advice else None)
+                then = decide(raised, settings).decisions[w.metadata.uid]
+                helps = then.reason != "ExceedsMaxQuota" if is_never else then.admitted
+                assert helps == bool(advice), (seed, w.metadata.name, kind, advice, then)
+                seen[f"{kind} {helps}"] += 1
+    assert min(seen["borrowing True"], seen["borrowing False"]) > 0, seen
 
 
 def quotas_of_left(rng: Random) -> dict[str, Any]:
@@ -314,8 +312,8 @@ def quotas_of_left(rng: Random) -> dict[str, Any]:
     }
 
 
-def without_limits(objects: ClusterObjects, names: Collection[str] | None = None) -> ClusterObjects:
-    """The objects without the borrowing limits of these ClusterQueues and Cohorts; None: of all."""
+def without_limits(objects: ClusterObjects, limit: str, names: Collection[str] | None = None) -> ClusterObjects:
+    """The objects without the `limit` (field) of these ClusterQueues and Cohorts; None: of all."""
 
     def unlimited(groups: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
         return tuple(
@@ -324,7 +322,7 @@ def without_limits(objects: ClusterObjects, names: Collection[str] | None = None
                 flavors=tuple(
                     structs.replace(
                         flavor,
-                        resources=tuple(structs.replace(each, borrowing_limit=None) for each in flavor.resources),
+                        resources=tuple(structs.replace(each, **{limit: None}) for each in flavor.resources),
                     )
                     for flavor in group.flavors
                 ),

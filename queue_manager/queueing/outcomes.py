@@ -16,7 +16,16 @@ from queue_manager.api import messages, reasons
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling import cycle
 from queue_manager.scheduling.backfill import Backfilling
-from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, is_change, run_cycle
+from queue_manager.scheduling.cycle import (
+    Admit,
+    Outcome,
+    Preempt,
+    Refuse,
+    Retry,
+    WithholdingHead,
+    is_change,
+    run_cycle,
+)
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
@@ -77,15 +86,6 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
     for victim in running:
         state.mark_evicted(victim.holding.uid)
     return running
-
-
-def is_progress(queues: Queues, refusal: Refuse) -> bool:
-    """Whether the next cycle may find something else to do after this refusal, which is not applied yet.
-
-    One that blocks its queue is tried again with heads of other queues, and then nothing has changed.
-    """
-    is_blocking = queues.is_blocked_by(refusal.info.key, refusal.cluster_queue)
-    return refusal.retry is not Retry.NEXT_CYCLE and not is_blocking
 
 
 def restore_reservations(state: SchedulerState, queues: Queues, now: datetime) -> None:
@@ -191,33 +191,30 @@ def heads(
 ) -> list[tuple[str, Info]]:
     """(ClusterQueue, head) for each ClusterQueue with a Workload to try. Without one, of those that are to be
     tried at rest, or that were kept back for a head which is another one now.
-
-    The first Workloads of StrictFIFO queues that withhold quota from others of these are among them.
     """
     found = queues.heads(is_tried, now)
     if found:
-        return found + _withholding(state, queues, is_tried, found)
+        return found
     queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
     again = queues.take_at_rest()
     if not again:
         return []
     requeue_within_reach(state, queues, [name for name, kept in again.items() if not kept], now, preemptors=False)
     queues.release_kept_back(again)
-    found = queues.heads(is_tried, now)
-    return found + _withholding(state, queues, is_tried, found)
+    return queues.heads(is_tried, now)
 
 
-def _withholding(
+def withholding_heads(
     state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], heads: Iterable[tuple[str, Info]]
-) -> list[tuple[str, Info]]:
+) -> list[WithholdingHead]:
     """The first Workload of each other StrictFIFO queue that withholds quota which these heads share."""
     withholding = queues.withholding_heads()
     if not withholding:
         return []
     tried = {name for name, _ in heads}
     roots = {state.queues[name].node.root for name in tried if name in state.queues}
-    others = ((name, head) for name, head in withholding if name not in tried and is_tried(name))
-    return [each for each in others if each[0] in state.queues and state.queues[each[0]].node.root in roots]
+    others = (head for head in withholding if head.cluster_queue not in tried and is_tried(head.cluster_queue))
+    return [head for head in others if (queue := state.queues.get(head.cluster_queue)) and queue.node.root in roots]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +235,7 @@ class Rehearsal:
         outcomes: dict[str, Outcome] = {}
         progress = True
         while progress:
-            found = heads(self.state, self.queues, lambda name: is_active(self.state, name), self.now)
+            found = heads(self.state, self.queues, self._is_tried, self.now)
             decided = self.decide(found)
             freed: set[str] = set()
             applied = [self._apply(each, outcomes, freed) for each in decided]
@@ -255,8 +252,14 @@ class Rehearsal:
 
     def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:
         """Run one cycle and return its outcomes without applying them."""
+        if not heads:
+            return []
         waiting = self.queues.waiting_heads() if self.backfilling is not None else {}
-        return run_cycle(self.state, heads, self.now, self.backfilling, waiting) if heads else []
+        withholding = withholding_heads(self.state, self.queues, self._is_tried, heads)
+        return run_cycle(self.state, heads, self.now, self.backfilling, waiting, withholding)
+
+    def _is_tried(self, cluster_queue: str) -> bool:
+        return is_active(self.state, cluster_queue)
 
     def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome], freed: set[str]) -> bool:
         """Apply one outcome and record it. True if the next cycle may find something else to do. `freed` gets the
@@ -272,9 +275,8 @@ class Rehearsal:
             case Preempt():
                 await_victims(self.state, self.queues, outcome)
             case Refuse():
-                is_news = is_progress(self.queues, outcome)
                 freed.update(refuse(self.state, self.queues, outcome, self.now, self.backfilling))
-                return is_news
+                return outcome.retry is not Retry.NEXT_CYCLE
         return True
 
     @property

@@ -41,6 +41,7 @@ from queue_manager.queueing.refresh_turns import turn_of
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.flavor_assignment import Demand
+from queue_manager.scheduling.nomination import Nomination
 from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import WeightedUsage
@@ -132,6 +133,7 @@ class PendingWorkloads:
         self.waiting_head: Info | None = None
         # StrictFIFO: the head whose quota is kept from other queues, until it is admitted, refused otherwise or gone.
         self._withholding: Key | None = None
+        self._withheld: Nomination | None = None  # its quota
         self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
         self.has_left_head = False  # the head that may have kept others back is gone, or another one
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
@@ -297,9 +299,11 @@ class PendingWorkloads:
         return [info for key, info in self._where.items() if info.preempting and key not in self._delayed]
 
     @property
-    def withholding_head(self) -> Info | None:
-        """The first Workload of a StrictFIFO queue that waits for quota which is kept from other queues."""
-        return self._where[self._withholding] if self._withholding is not None else None
+    def withholding_head(self) -> tuple[Info, Nomination] | None:
+        """The first Workload of a StrictFIFO queue that waits for quota, and what is kept from other queues for it."""
+        if self._withholding is None or self._withheld is None:
+            return None
+        return self._where[self._withholding], self._withheld
 
     def first_without_quota(self) -> WaitingHead | None:
         """With backfilling: the waiting head, and whether it is ordered before the Workload to try next."""
@@ -359,15 +363,15 @@ class PendingWorkloads:
         never: bool = False,
         behind: HeadOrder | None = None,
         kept_back: bool = False,
-        withholds: bool = False,
+        withheld: Nomination | None = None,
         demands: tuple[Demand, ...] | None = None,
     ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
         `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
         that may not delay it. `kept_back`: free quota is kept for the head of this ClusterQueue or of another one.
-        `withholds`: its quota is kept from others while it is the first of a StrictFIFO queue. `demands`: of these one
-        must come within reach before the answer can change; None: unknown.
+        `withheld`: what is kept from others while it is the first of a StrictFIFO queue. `demands`: of these one must
+        come within reach before the answer can change; None: unknown.
         """
         info = self._where.get(key)
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
@@ -380,7 +384,7 @@ class PendingWorkloads:
             self._where[key] = info
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
-            self._withhold_for(key if withholds else None)
+            self._withhold_for(key if withheld is not None else None, withheld)
             self.blocked_by, self.never = key, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
         elif retry is Retry.PREEMPTION:
@@ -458,9 +462,9 @@ class PendingWorkloads:
                 self.waiting_head = refused
                 self._set_shortest_first(behind is HeadOrder.SHORTEST)
 
-    def _withhold_for(self, head: Key | None) -> None:
+    def _withhold_for(self, head: Key | None, withheld: Nomination | None = None) -> None:
         self.has_left_head = self.has_left_head or self._withholding not in (None, head)
-        self._withholding = head
+        self._withholding, self._withheld = head, withheld
 
     def _leave_head(self) -> None:
         self.has_left_head = self.has_left_head or self.waiting_head is not None

@@ -16,7 +16,7 @@ from queue_manager.api import keys, messages, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads, Reach
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
-from queue_manager.scheduling.cycle import Preempt, Refuse
+from queue_manager.scheduling.cycle import Preempt, Refuse, WithholdingHead
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
 from queue_manager.scheduling.quota_tree import Usage
@@ -237,15 +237,16 @@ class Queues:
         found = ((name, pending.first_without_quota()) for name, pending in self.cluster_queues.items())
         return {name: head for name, head in found if head is not None}
 
-    def withholding_heads(self) -> list[tuple[str, Info]]:
-        """(ClusterQueue, Workload) for each StrictFIFO ClusterQueue whose first Workload waits, and withholds quota."""
-        found: list[tuple[str, Info]] = []
+    def withholding_heads(self) -> list[WithholdingHead]:
+        """The first Workload of each StrictFIFO ClusterQueue that waits, and withholds quota."""
+        found: list[WithholdingHead] = []
         for name in list(self._withholding):
             pending = self.cluster_queues.get(name)
-            if pending is None or pending.withholding_head is None:
+            head = pending.withholding_head if pending is not None else None
+            if head is None:
                 del self._withholding[name]
             else:
-                found.append((name, pending.withholding_head))
+                found.append(WithholdingHead(name, *head))
         return found
 
     def is_behind_head(self, info: Info, cluster_queue: str) -> bool:
@@ -302,7 +303,7 @@ class Queues:
                 never=never,
                 behind=behind,
                 kept_back=refusal.message in messages.KEPT_MESSAGES,
-                withholds=isinstance(refusal, Refuse) and refusal.withholds,
+                withheld=refusal.withheld if isinstance(refusal, Refuse) else None,
                 demands=demands,
             )
             if pending.withholding_head is not None:

@@ -35,7 +35,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.backfill import Backfilling
-from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
@@ -130,7 +130,8 @@ class Scheduler:
         """Decide about these heads and start the writes. False if nothing more can be tried."""
         started = self._loop.time()
         waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
-        decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
+        withholding = self._quota_cache.withholding_heads(heads)
+        decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting, withholding)
         blocked = self._is_blocked_by_pods()
         progress, takers, freed = False, list[Admit | Preempt](), set[str]()
         for outcome in decided:
@@ -151,8 +152,8 @@ class Scheduler:
                     progress = True
                 case Refuse():
                     self._trail.record("refused", outcome)
-                    progress = progress or outcomes.is_progress(self._quota_cache.queues, outcome)
                     freed.update(self._refuse(outcome))
+                    progress = progress or outcome.retry is not Retry.NEXT_CYCLE
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)
         self._quota_cache.requeue_within_reach(sorted(concerned), now)
         self._quota_cache.requeue_within_reach(sorted(freed), now, preemptors=False)

@@ -49,7 +49,7 @@ from queue_manager.queueing.queue_set import Queues
 from queue_manager.queueing.refresh_turns import StaleMessages
 from queue_manager.scheduler.cycle_trail import CycleTrigger
 from queue_manager.scheduler.released_quota import ReleasedQuota
-from queue_manager.scheduling.cycle import Admit
+from queue_manager.scheduling.cycle import Admit, WithholdingHead
 from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.holdings import Holding, holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
@@ -123,6 +123,10 @@ class QuotaCache:
         if released:
             self.requeue_within_reach(self.state.relatives_of_all(released), now)
         return outcomes.heads(self.state, self.queues, self._is_tried, now)
+
+    def withholding_heads(self, heads: Iterable[tuple[str, Info]]) -> list[WithholdingHead]:
+        """See `outcomes.withholding_heads`."""
+        return outcomes.withholding_heads(self.state, self.queues, self._is_tried, heads)
 
     def restore_reservations(self) -> None:
         """Before the first cycle: see `outcomes.restore_reservations`."""

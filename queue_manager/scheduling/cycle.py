@@ -74,7 +74,7 @@ class Refuse(NamedTuple):
     retry: Retry
     skips_preemption: bool = False  # it could preempt, had others of this cycle not taken quota or victims
     unfit: Sequence[FlavorAttempt] | None = None  # flavors of which one must fit before it can start; None: unknown
-    withholds: bool = False  # it blocks its StrictFIFO queue, and its quota is kept from others in each cycle
+    withheld: Nomination | None = None  # of one that blocks its StrictFIFO queue: the quota to keep from others
 
 
 class Preempt(NamedTuple):
@@ -103,6 +103,17 @@ class Preempt(NamedTuple):
 Outcome = Admit | Preempt | Refuse
 
 
+class WithholdingHead(NamedTuple):
+    """The first Workload of a StrictFIFO queue that was refused, and for which nothing has changed since then.
+
+    It is not tried again, but the quota of its `nomination` is kept from others in each cycle.
+    """
+
+    cluster_queue: str
+    info: Info
+    nomination: Nomination
+
+
 NO_HEADS: Mapping[str, WaitingHead] = MappingProxyType({})
 
 
@@ -112,7 +123,7 @@ class _Entry(NamedTuple):
     info: Info
     queue: QueueState
     nomination: Nomination
-    passed: frozenset[str]
+    passed: frozenset[str] = frozenset()
 
     @property
     def assignment(self) -> Assignment:
@@ -125,11 +136,13 @@ def run_cycle(
     now: datetime,
     backfilling: Backfilling | None = None,
     waiting: Mapping[str, WaitingHead] = NO_HEADS,
+    withholding: Iterable[WithholdingHead] = (),
 ) -> list[Outcome]:
     """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
 
     `waiting`: the first Workload of each ClusterQueue that found no quota since the last change. With `backfilling`
-    others pass it, and a head that finds none in this cycle, only if they do not delay it.
+    others pass it, and a head that finds none in this cycle, only if they do not delay it. `withholding`: those of
+    other ClusterQueues; they have no outcome.
     """
     outcomes: list[Outcome] = []
     entries: list[_Entry] = []
@@ -142,6 +155,8 @@ def run_cycle(
             admissible.append((name, info))
     with PlannedUsage(state, (name for name, _ in admissible)) as planned:
         entries += (_entry(state, planned, state.queues[name], info, now) for name, info in admissible)
+        tried = {entry.info.uid for entry in entries}
+        entries += (_Entry(info, state.queues[name], nomination) for name, info, nomination in withholding)
         guard = None
         if backfilling is not None and (without_quota := _without_quota(waiting, entries)):
             guard = _HeadGuard(state, now, backfilling, without_quota)
@@ -152,7 +167,8 @@ def run_cycle(
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
                 freed += (state.queues[victim.holding.cluster_queue].node for victim in outcome.victims)
-            outcomes.append(outcome)
+            if entry.info.uid in tried:
+                outcomes.append(outcome)
     return outcomes
 
 
@@ -293,7 +309,7 @@ def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     if withholds:
         planned.withhold(entry.queue.node, _reservable(entry), blocks=blocks)
     refusal = _refuse(entry, assignment.reason, assignment.message, Retry.CHANGE, assignment.unfit)
-    return refusal._replace(withholds=withholds and blocks)
+    return refusal._replace(withheld=entry.nomination if withholds and blocks else None)
 
 
 def _admit(planned: PlannedUsage, entry: _Entry, guard: _HeadGuard | None) -> Admit | Refuse:

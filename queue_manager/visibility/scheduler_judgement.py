@@ -298,7 +298,8 @@ class ClusterState:
         that would do so alone.
         """
         around = self.state.relatives(name)
-        found = [(head.rank, other, head) for other, head in self.queues.withholding_heads() if other in around]
+        heads = ((each.cluster_queue, each.info) for each in self.queues.withholding_heads())
+        found = [(head.rank, other, head) for other, head in heads if other in around]
         found.sort()
         alone = (each for each in found if self._keeps_back(each[1:], (name, info)))
         first = next(alone, found[0] if found else None)

@@ -116,3 +116,11 @@ def test_cycles_end_while_admissions_are_held_back():
     cluster = Cluster(block_admission=True)
     assert cluster.settle(HEAD, asking("fits", "third", 1)).keys() == {"head", "fits"}
     assert Key("ns", "fits") in cluster.queues
+
+
+def test_the_first_is_tried_again_only_when_something_has_changed_for_it():
+    cluster = Cluster()
+    cluster.settle(HEAD)
+    assert cluster.settle(BORROWS, asking("fits", "third", 1)).keys() == {"borrows", "fits"}
+    cluster.use(11)
+    assert "head" in cluster.settle()

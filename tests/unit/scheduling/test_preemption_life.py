@@ -41,7 +41,8 @@ class Cluster:
         while heads := outcomes.heads(self.state, self.queues, lambda _: True, self.now):
             self.cycles += 1
             assert self.cycles < 50 * (len(self.infos) + 1), "cycles do not end"
-            decided = run_cycle(self.state, heads, self.now)
+            withholding = outcomes.withholding_heads(self.state, self.queues, lambda _: True, heads)
+            decided = run_cycle(self.state, heads, self.now, withholding=withholding)
             assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in decided)
             freed = [name for outcome in decided for name in self.carry_out(outcome)]
             takers = [outcome for outcome in decided if isinstance(outcome, Admit | Preempt)]

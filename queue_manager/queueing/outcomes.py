@@ -26,7 +26,7 @@ from queue_manager.scheduling.cycle import (
     is_change,
     run_cycle,
 )
-from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
 from queue_manager.scheduling.victim_search import Victim
@@ -89,19 +89,21 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
 
 
 def restore_reservations(state: SchedulerState, queues: Queues, now: datetime) -> None:
-    """Before the first cycle, keep quota again for the preemptors whose victims are still being stopped.
+    """Before the first cycle, keep quota again for the preemptors that still wait, or whose victims have stopped.
 
     Without that a Workload that is tried before them would be judged as if their victims released quota for it. Those
-    that victims name come first; the others wait for what these have left over.
+    that victims name come first; the others wait for what these leave over.
     """
     named = {by.preemptor for holding in state.holdings.values() if (by := holding.preempted_for) is not None}
-    if not named:
-        return
     waiting = sorted(queues.preempting(), key=lambda each: (each[1].uid not in named, each[1].rank))
     for head in waiting:
         [outcome] = run_cycle(state, [head], now)
-        if isinstance(outcome, Preempt) and all(_stops_for(victim.holding, outcome.info) for victim in outcome.victims):
-            state.reserve(outcome.reservation)
+        match outcome:
+            case Admit():
+                used, borrow = outcome.assignment.usage, outcome.assignment.borrow
+                state.reserve(Reservation(outcome.info, outcome.cluster_queue, used, borrow, {}))
+            case Preempt() if all(_stops_for(victim.holding, outcome.info) for victim in outcome.victims):
+                state.reserve(outcome.reservation)
 
 
 def _stops_for(victim: Holding, preemptor: Info) -> bool:

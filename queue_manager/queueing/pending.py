@@ -296,6 +296,8 @@ class PendingWorkloads:
 
     def preempting(self) -> list[Info]:
         """The Workloads that may be tried and whose status says that they wait for their victims. O(n)."""
+        if self.strategy == STRICT_FIFO:
+            return [head for head in (self.head(),) if head is not None and head.preempting]
         return [info for key, info in self._where.items() if info.preempting and key not in self._delayed]
 
     @property

@@ -34,7 +34,7 @@ from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.scheduling.backfill import Backfilling, Candidate, WaitingHead
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt, Mode
-from queue_manager.scheduling.holdings import Reservation
+from queue_manager.scheduling.holdings import Reservation, turn_of
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
 from queue_manager.scheduling.preemption_candidates import able_to_stop, with_new_candidates
@@ -197,15 +197,12 @@ def _in_order(state: SchedulerState, entries: list[_Entry], freed: list[QuotaNod
     """Yield the entries in processing order, which under fair sharing depends on the usage of earlier entries."""
 
     def waits(entry: _Entry) -> bool:
-        return entry.info.preempting or entry.info.uid in state.reservations
+        return entry.info.uid in state.reservations
 
     def place(entry: _Entry) -> tuple[int, Rank]:
         return entry.assignment.borrow, entry.info.rank
 
-    def turn(entry: _Entry) -> tuple[int, int, Rank]:  # a higher priority may use what is kept for a lower one
-        return entry.info.rank.minus_priority, *place(entry)
-
-    yield from sorted(filter(waits, entries), key=turn)
+    yield from sorted(filter(waits, entries), key=lambda entry: turn_of(entry.info.rank, entry.assignment.borrow))
     others = [entry for entry in entries if not waits(entry)]
     yield from fair_order(others, _claim, freed) if state.fair_sharing else sorted(others, key=place)
 

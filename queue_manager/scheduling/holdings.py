@@ -21,6 +21,7 @@ from queue_manager.scheduling.workload_info import Info, PodSetInfo
 # Candidates for preemption, the first one first: evicted, lower priority, later reservation, later in its queue
 # (BEHAVIOUR.md#q7-queue-order: queue time, arrival), uid. Times are whole seconds.
 Ranking = tuple[bool, int, int, int, int, str]
+Turn = tuple[int, int, Rank]
 
 
 class PreemptedFor(NamedTuple):
@@ -117,9 +118,14 @@ class Reservation(NamedTuple):
     victims: Mapping[str, str]  # by uid, the reason of the preemption
 
     @property
-    def turn(self) -> tuple[int, int, Rank]:
-        """The order in which preemptors that wait are tried: a higher priority may use what is kept for a lower one."""
-        return self.info.rank.minus_priority, self.borrow, self.info.rank
+    def turn(self) -> Turn:
+        """See `turn_of`."""
+        return turn_of(self.info.rank, self.borrow)
+
+
+def turn_of(rank: Rank, borrow: int) -> Turn:
+    """Sort key of the preemptors that are tried again: a higher priority may use what is kept for a lower one."""
+    return rank.minus_priority, borrow, rank
 
 
 def reserves_quota(workload: Workload) -> bool:

@@ -395,6 +395,7 @@ def _start(objects: ClusterObjects, settings: WorkloadSettings) -> tuple[Runtime
         (WORKLOADS, Workload, objects.workloads),
     ):
         runtime.cache(resource, kind).reset(list(some), 1)
+    quota_cache.restore_reservations()  # as `Scheduler.run` does
     return runtime, quota_cache, scheduler
 
 
@@ -407,7 +408,7 @@ def _reports(scheduler: Scheduler) -> dict[str, str]:
     """By uid, the reason that the scheduler would write last."""
     found: dict[str, str] = {}
     pending: PendingReasons = scheduler._reasons
-    report = pending.report
+    report, preempt = pending.report, scheduler._preemptions.preempt
 
     def record(info, transition, *more):  # type: ignore[no-untyped-def]
         draft = Draft(pending._workloads.by_uid(info.uid), pending._runtime.clock.now())
@@ -415,7 +416,12 @@ def _reports(scheduler: Scheduler) -> dict[str, str]:
         found[info.uid] = draft.condition("QuotaReserved").reason
         report(info, transition, *more)
 
+    def record_preemption(decision):  # type: ignore[no-untyped-def]
+        found[decision.info.uid] = decision.reason
+        preempt(decision)
+
     pending.report = record  # type: ignore[method-assign]
+    scheduler._preemptions.preempt = record_preemption  # type: ignore[method-assign]
     return found
 
 
@@ -424,7 +430,7 @@ def _decision(w: Workload, quota_cache: QuotaCache, reported: dict[str, str]) ->
     if uid in quota_cache.state.holdings:
         return Decision(admitted=True)
     reservation = quota_cache.state.reservations.get(uid)
-    if reservation is not None:
+    if reservation is not None and uid in reported:  # else it fits, and blockAdmission holds it back
         return Decision(preempts=len(reservation.victims), reason=reasons.WAITING_FOR_PREEMPTED)
     bypassed = quota_cache.queues.bypassed(key)
     return Decision(reason=reported.get(uid) or (bypassed.reason if bypassed is not None else ""))

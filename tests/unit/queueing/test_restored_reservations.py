@@ -72,6 +72,15 @@ def test_victims_of_one_that_is_gone_are_left_to_the_first_cycle():
     assert Cluster(preemptor("other", "b", 4)).reserved == {}
 
 
+def test_quota_is_kept_for_one_whose_victims_have_stopped():
+    """It is admitted in the next cycle, unless blockAdmission holds it back."""
+    cluster = Cluster()
+    cluster.state.release("uid-large")
+    cluster.queues.put(B, T0)
+    restore_reservations(cluster.state, cluster.queues, T0)
+    assert cluster.reserved == {"second": []}
+
+
 def test_nothing_is_kept_in_a_queue_on_hold():
     assert Cluster(A, B, queue_stop="Hold").reserved == {}
 

@@ -81,6 +81,15 @@ class WorkloadSettings:
         return self.pods_ready is not None and self.pods_ready.block_admission
 
     @property
+    def tries_all(self) -> bool:
+        """Whether a change lets all refused Workloads be tried, not only those that it may help.
+
+        That is so with backfilling, which promises quota to the first one that is refused, and if no number in a
+        pending reason may be out of date.
+        """
+        return self.backfill is not None or self.pending_reason_period <= 0
+
+    @property
     def bounds(self) -> Bounds:
         """Bounds of what annotations of Jobs may set."""
         return Bounds(self.pods_ready.bounds if self.pods_ready else None, self.max_min_runtime)

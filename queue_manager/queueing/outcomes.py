@@ -223,7 +223,7 @@ def withholding_heads(
 class Rehearsal:
     """Runs admission cycles in memory, at one point in time, and writes nothing.
 
-    `block_admission`, `backfilling`: as configured.
+    `block_admission`, `backfilling`: as configured. `tries_all`: see `WorkloadSettings`.
     """
 
     state: SchedulerState
@@ -231,6 +231,7 @@ class Rehearsal:
     now: datetime
     block_admission: bool = False
     backfilling: Backfilling | None = None
+    tries_all: bool = False
 
     def settle(self) -> dict[str, Outcome]:
         """Run cycles until none achieves anything. Returns the last outcome of each Workload that was tried, by uid."""
@@ -242,11 +243,17 @@ class Rehearsal:
             freed: set[str] = set()
             applied = [self._apply(each, outcomes, freed) for each in decided]
             takers = [each for each in decided if isinstance(each, Admit | Preempt) and self._is_applied(each)]
-            again = self.queues.requeue_inadmissible(concerned_by(self.state, takers), self.now)
-            again |= self.queues.requeue_inadmissible(freed, self.now, preemptors=False)
+            self._requeue(concerned_by(self.state, takers))
+            self._requeue(freed, preemptors=False)
             retry_at_rest(self.state, self.queues, takers, backfills=self.backfilling is not None)
-            progress = again or any(applied)
+            progress = any(applied) or bool(freed)
         return outcomes
+
+    def _requeue(self, names: set[str], *, preemptors: bool = True) -> None:
+        if self.tries_all:
+            self.queues.requeue_inadmissible(sorted(names), self.now, preemptors=preemptors)
+        else:
+            requeue_within_reach(self.state, self.queues, sorted(names), self.now, preemptors=preemptors)
 
     def _is_applied(self, outcome: Admit | Preempt) -> bool:
         """False for an admission that blockAdmission holds back."""

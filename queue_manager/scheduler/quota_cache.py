@@ -202,10 +202,9 @@ class QuotaCache:
     def requeue_within_reach(self, cluster_queues: Sequence[str], now: datetime, *, preemptors: bool = True) -> None:
         """After quota was released, or candidates for preemption were added: see `outcomes.requeue_within_reach`.
 
-        The messages of Workloads that stay refused are brought up to date within `pendingReasonPeriod`. With a period
-        of 0, and with backfilling, which promises quota to the first one that is refused, all are tried.
+        The messages of Workloads that stay refused are brought up to date within `pendingReasonPeriod`.
         """
-        if self._settings.backfill is not None or self._stale.period <= 0:
+        if self._settings.tries_all:
             self.queues.requeue_inadmissible(cluster_queues, now, preemptors=preemptors)
             return
         idle = not self._stale

@@ -133,7 +133,9 @@ class ClusterState:
         self._classes = tuple(objects.runtime_classes)
         self._readers: dict[str, RequestReader] = {}  # by namespace
         backfilling = Backfilling(settings.backfill) if settings.backfill is not None else None
-        self._rehearsal = outcomes.Rehearsal(self.state, self.queues, now, settings.block_admission, backfilling)
+        self._rehearsal = outcomes.Rehearsal(
+            self.state, self.queues, now, settings.block_admission, backfilling, settings.tries_all
+        )
         self._load(objects)
 
     def _load(self, objects: ClusterObjects) -> None:

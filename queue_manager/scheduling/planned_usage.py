@@ -30,7 +30,7 @@ from typing import TypeVar
 
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
-from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState, is_usage_based
 from queue_manager.scheduling.quota_tree import (
     FlavorResource,
     QuotaNode,
@@ -368,12 +368,15 @@ def borrows_from(state: SchedulerState, reservation: Reservation, node: QuotaNod
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
     """Whether a head of this ClusterQueue may use the quota that is kept for a preemptor.
 
-    True for the preemptor itself, and for a head of higher priority that cannot become a victim of the preemptor:
-    otherwise the two would evict each other in turn. A preemptor can reclaim from higher priorities by policy Any,
-    outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue.
+    True for the preemptor itself, for a head that is ordered before it in the same ClusterQueue, and for a head of
+    higher priority that cannot become a victim of the preemptor: otherwise the two would evict each other in turn. A
+    preemptor can reclaim from higher priorities by policy Any, outside of the smallest subtree that holds it; with fair
+    sharing everywhere but in its own ClusterQueue.
     """
     if info.uid == reservation.info.uid:
         return True
+    if queue.name == reservation.cluster_queue:
+        return _is_before(state, queue, info, reservation.info)
     if info.priority <= reservation.info.priority:
         return False
     preemptor = state.queues.get(reservation.cluster_queue)
@@ -381,3 +384,11 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
         return True
     safe = smallest_subtree(preemptor.node, 0 if state.fair_sharing else reservation.borrow)
     return any(each is safe for each in queue.node.path())
+
+
+def _is_before(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
+    """Whether `one` is ordered before `other` in their ClusterQueue. Past usage orders those of one priority."""
+    usage = state.usage_order
+    if one.priority != other.priority or usage is None or not is_usage_based(queue.queue):
+        return one.rank < other.rank
+    return (usage(one.queue), one.rank) < (usage(other.queue), other.rank)

@@ -1,0 +1,71 @@
+"""Several preemptors of one ClusterQueue wait, and a higher priority takes a part of what their victims free."""
+
+import pytest
+
+from queue_manager.queueing.outcomes import Rehearsal
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.cycle import Admit
+from queue_manager.scheduling.holdings import Holding, Reservation
+from queue_manager.scheduling.planned_usage import passes
+from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource
+from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, local_queue, pending
+
+CPU = FlavorResource("default", "cpu")
+PREEMPTORS = [f"waits{i}" for i in range(4)]
+VICTIMS = [f"victim{i}" for i in range(4)]
+
+
+class Cluster:
+    """A ClusterQueue of 4 cpus, all in use by Workloads of lower priority, one cpu each."""
+
+    def __init__(self, policy):
+        self.state, self.queues = SchedulerState(), Queues()
+        self.state.flavors["default"] = flavor("default")
+        self.state.namespaces["ns"] = {}
+        queue = cluster_queue("cq", quotas={"default": {"cpu": "4"}}, preemption={"withinClusterQueue": policy})
+        self.state.set_queue(queue)
+        self.queues.set_cluster_queue(queue, T0)
+        self.queues.set_local_queue(local_queue("lq", "cq"), T0)
+        for seconds, name in enumerate(VICTIMS):
+            one = pending(name)
+            self.state.hold(
+                Holding(one.uid, one.key, "cq", one.queue, {CPU: 1000}, admitted=True, reserved_at=at(seconds))
+            )
+
+    def settle(self, *infos):
+        """Run cycles after these Workloads have come; the names of those admitted."""
+        for info in infos:
+            self.queues.put(info, T0)
+        outcomes = Rehearsal(self.state, self.queues, T0).settle().values()
+        return [outcome.info.key.name for outcome in outcomes if isinstance(outcome, Admit)]
+
+    def stopped(self, name):
+        """The victim has stopped."""
+        self.state.release(f"uid-{name}")
+        self.queues.requeue_inadmissible(["cq"], T0)
+        return self.settle()
+
+
+@pytest.mark.parametrize("policy", ["LowerPriority", "LowerOrNewerEqualPriority"])
+@pytest.mark.parametrize("order", [VICTIMS, VICTIMS[::-1]], ids=["oldest first", "newest first"])
+def test_the_last_of_them_wait_longer(policy, order):
+    cluster = Cluster(policy)
+    for seconds, name in enumerate(PREEMPTORS):
+        assert cluster.settle(pending(name, priority=20, created=10 + seconds)) == []
+    assert cluster.settle(pending("higher", priority=100, created=99, requests={"cpu": "2"})) == []
+    admitted = [name for victim in order for name in cluster.stopped(victim)]
+    assert sorted(admitted) == ["higher", *PREEMPTORS[:2]]
+    assert cluster.queues.get(pending(PREEMPTORS[2]).key) is not None
+
+
+@pytest.mark.parametrize(("used", "passing"), [((1, 1), True), ((2, 1), False), ((1, 2), True)])
+def test_past_usage_decides_who_is_before_whom_where_it_orders_the_local_queues(used, passing):
+    """One Workload is older, the other one is a preemptor of equal priority in another LocalQueue."""
+    state = SchedulerState()
+    scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    state.set_queue(cluster_queue("cq", admissionScope=scope))
+    older, preemptor = pending("older", queue="a"), pending("preemptor", queue="b", created=9)
+    state.usage_order = {older.queue: used[0], preemptor.queue: used[1]}.__getitem__
+    reservation = Reservation(preemptor, "cq", {}, 0, {})
+    assert passes(state, older, state.queues["cq"], reservation) is passing

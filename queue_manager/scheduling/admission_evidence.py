@@ -22,6 +22,7 @@ from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, FlavorAttempt, Mode, requests_of
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.nomination import Nomination, nominate, preemptor_of
+from queue_manager.scheduling.partial_admission import with_counts, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
@@ -60,8 +61,8 @@ class FlavorEvidence(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the request fits into the quota, but not into what is free of it now."""
-        return self.free < self.requested <= self.limit
+        """Whether quota of the flavor would help: the request fits into it, but not into what is free now."""
+        return self.free < self.requested <= self.limit and self.reason != reasons.NO_MATCHING_FLAVOR
 
 
 class HeldQuota(NamedTuple):
@@ -114,7 +115,10 @@ class PreemptionCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the scheduler knows about one Workload in one ClusterQueue."""
+    """What the scheduler knows about one Workload in one ClusterQueue.
+
+    `pods`: with partial admission, if it is judged with fewer pods: (their number, all of them).
+    """
 
     nomination: Nomination
     flavors: tuple[FlavorEvidence, ...]
@@ -122,6 +126,7 @@ class Evidence:
     preemptions: tuple[PreemptionCheck, ...]
     ways: Ways
     kept_for: tuple[Key, ...] = ()  # preemptors, for which quota that it needs is kept
+    pods: tuple[int, int] | None = None
 
 
 def that_may_not_delay(found: Evidence, *, later: bool) -> Evidence:
@@ -144,7 +149,23 @@ def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetim
     queue, own = state.queues[cluster_queue], state.reservations.get(info.uid)
     later = (r.info.uid for r in state.reservations.values() if own is not None and r.turn > own.turn)
     with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue).union(later)):
-        return _Judge(state, planned, queue, info, now).evidence()
+        nomination = nominate(state, planned, queue, info, now)
+        judged = _judged(info, nomination)
+        if judged is not info:
+            nomination = nominate(state, planned, queue, judged, now)
+        found = _Judge(state, planned, queue, judged, now).evidence(nomination)
+        return found if judged is info else replace(found, pods=(_pods(judged), _pods(info)))
+
+
+def _judged(info: Info, nomination: Nomination) -> Info:
+    """The Workload with the pods that it would get by partial admission; if it is refused, with the fewest."""
+    if not nomination.is_possible:
+        return with_fewest_pods(info)
+    return with_counts(info, {each.name: each.count for each in nomination.assignment.pod_sets})
+
+
+def _pods(info: Info) -> int:
+    return sum(pod_set.count for pod_set in info.pod_sets)
 
 
 _AMONG_CANDIDATES = (PreemptionVerdict.NOT_ENOUGH, PreemptionVerdict.ABOVE_THRESHOLD, PreemptionVerdict.SHARES)
@@ -170,8 +191,7 @@ class _Judge:
     info: Info
     now: datetime
 
-    def evidence(self) -> Evidence:
-        nomination = nominate(self.state, self.planned, self.queue, self.info, self.now)
+    def evidence(self, nomination: Nomination) -> Evidence:
         tried = {(p.name, a.flavor): a for p in nomination.assignment.pod_sets for a in p.attempts}
         flavors = tuple(row for pod_set in self.info.pod_sets for row in self._flavors(pod_set, tried))
         checks = tuple(self._preemptions(nomination, flavors))

@@ -270,8 +270,8 @@ class _Assigner:
             if not wanted:
                 continue
             best = self._try_flavors(result, pod_set, group, wanted)
-            if best.mode is Mode.NO_FIT:
-                return
+            if result.mode is Mode.NO_FIT:
+                continue  # the other groups count only if their reason is more severe
             result.chosen.append(best)
             result.borrow = max(result.borrow, best.borrow)
             result.flavors |= dict.fromkeys(wanted, best.flavor)
@@ -296,7 +296,8 @@ class _Assigner:
             result.unfit = tried
         if best.mode is not Mode.FIT:
             mildest = min((a.reason for a in tried if a.reason), key=SEVERITY.__getitem__)
-            result.blame(best.mode, mildest, [t for a in tried for t in a.texts])
+            if result.mode is not Mode.NO_FIT or SEVERITY[mildest] > SEVERITY[result.reason]:
+                result.blame(best.mode, mildest, [t for a in tried for t in a.texts])
         return best
 
     def _try(self, flavor: str, result: PodSetResult, pod_set: PodSetInfo, wanted: Sequence[str]) -> FlavorAttempt:

@@ -30,7 +30,7 @@ from queue_manager.scheduling.flavor_assignment import (
     Untried,
     assign,
 )
-from queue_manager.scheduling.partial_admission import largest_fit
+from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_candidates import NO_VICTIMS, Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -58,20 +58,30 @@ class Nomination(NamedTuple):
 
 
 def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> Nomination:
-    """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together."""
+    """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together.
+
+    If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day.
+    """
+
+    def judge(some: Info) -> Nomination:
+        return _Judgement(state, planned, queue, some, now).nomination()
 
     def attempt(some: Info) -> Nomination | None:
-        found = _Judgement(state, planned, queue, some, now).nomination()
+        found = judge(some)
         return found if found.fits or found.victims else None
 
-    full = _Judgement(state, planned, queue, info, now).nomination()
-    if full.is_possible:
+    full, fewest = judge(info), with_fewest_pods(info)
+    if full.is_possible or fewest is info:
         return full
-    return largest_fit(info, attempt) or full
+    return largest_fit(info, attempt) or min(full, judge(fewest), key=_severity)
+
+
+def _severity(refused: Nomination) -> int:
+    return SEVERITY[refused.assignment.reason]
 
 
 def _mildness(refused: Nomination) -> tuple[Mode, int]:
-    return refused.assignment.mode, -SEVERITY[refused.assignment.reason]
+    return refused.assignment.mode, -_severity(refused)
 
 
 def preemptor_of(

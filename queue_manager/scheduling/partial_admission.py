@@ -6,7 +6,7 @@ preemption fits too. BEHAVIOUR.md#q16-partial-admission.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -21,14 +21,14 @@ def largest_fit(info: Info, attempt: Callable[[Info], Found | None]) -> Found | 
 
     `attempt` returns None for a Workload that does not fit.
     """
-    index = next((i for i, pod_set in enumerate(info.pod_sets) if pod_set.minimum is not None), None)
-    if index is None:
+    pod_set = next((each for each in info.pod_sets if each.minimum is not None), None)
+    if pod_set is None:
         return None
-    least, most = info.pod_sets[index].minimum or 0, info.pod_sets[index].count - 1
+    least, most = pod_set.minimum or 0, pod_set.count - 1
     best: Found | None = None
     while least <= most:
         middle = (least + most + 1) // 2
-        found = attempt(_with_count(info, index, middle))
+        found = attempt(with_counts(info, {pod_set.name: middle}))
         if found is not None:
             best, least = found, middle + 1
         else:
@@ -36,7 +36,13 @@ def largest_fit(info: Info, attempt: Callable[[Info], Found | None]) -> Found | 
     return best
 
 
-def _with_count(info: Info, index: int, count: int) -> Info:
-    pod_sets = list(info.pod_sets)
-    pod_sets[index] = msgspec.structs.replace(pod_sets[index], count=count)
-    return msgspec.structs.replace(info, pod_sets=tuple(pod_sets))
+def with_fewest_pods(info: Info) -> Info:
+    """The Workload with minCount pods; itself if that is not set, or no fewer."""
+    counts = {each.name: each.minimum for each in info.pod_sets if each.minimum is not None}
+    return with_counts(info, {each.name: min(each.count, counts.get(each.name, each.count)) for each in info.pod_sets})
+
+
+def with_counts(info: Info, counts: Mapping[str, int]) -> Info:
+    """The Workload with other numbers of pods, by pod set; itself if they are the same."""
+    pod_sets = tuple(msgspec.structs.replace(each, count=counts.get(each.name, each.count)) for each in info.pod_sets)
+    return info if pod_sets == info.pod_sets else msgspec.structs.replace(info, pod_sets=pod_sets)

@@ -16,6 +16,7 @@ from job_controller.model import Key
 from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence, HeldQuota, PreemptionCheck, PreemptionVerdict
 from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_tree import FlavorResource
 
 NOT_NAMED = Key("", "")  # in place of LocalQueues whose names the reader may not know
@@ -93,12 +94,12 @@ def flavor_row(row: FlavorEvidence) -> FlavorRow:
 def _fits(row: FlavorEvidence) -> str:
     if not row.flavor:
         return "no quota"
+    if row.reason == reasons.NO_MATCHING_FLAVOR:
+        return row.why[0]
     if row.requested > row.limit:
         return f"{text(row.resource, row.requested - row.limit)} over the limit"
     if row.requested > row.free:
         return f"{text(row.resource, row.requested - row.free)} more needed"
-    if row.reason == reasons.NO_MATCHING_FLAVOR:
-        return row.why[0]
     return "fits"
 
 
@@ -173,13 +174,46 @@ _VERDICTS = {
 }
 
 
-def nearest(rows: Sequence[FlavorEvidence], reason: str) -> list[FlavorEvidence]:
-    """Of the flavors refused for `reason`, return the missing resources of the one that misses the fewest."""
-    found: dict[tuple[str, str], list[FlavorEvidence]] = {}
+Lacks = list[FlavorEvidence]  # the resources that one flavor has too little of
+
+
+def lacks_by_group(rows: Sequence[FlavorEvidence], reason: str) -> list[list[Lacks]]:
+    """For each resource group without a flavor for `reason`, what each flavor refused for it has too little of; the
+    flavor that misses the fewest resources first.
+
+    All groups are those of one pod set, the one that misses the fewest. In a group one of the flavors has to do.
+    """
+    of_flavors: dict[tuple[str, str], list[FlavorEvidence]] = {}
     for row in rows:
-        if row.reason == reason and row.requested > (row.limit if reason == reasons.EXCEEDS_MAX_QUOTA else row.free):
-            found.setdefault((row.pod_set, row.flavor), []).append(row)
-    return min(found.values(), key=lambda some: (len(some), max(map(_ratio, some))), default=[])
+        of_flavors.setdefault((row.pod_set, row.flavor), []).append(row)
+    groups: dict[tuple[str, frozenset[str]], list[list[FlavorEvidence]]] = {}
+    for (pod_set, _), flavor in of_flavors.items():
+        groups.setdefault((pod_set, frozenset(row.resource for row in flavor)), []).append(flavor)
+    of_pod_sets: dict[str, list[list[Lacks]]] = {}
+    for (pod_set, _), flavors in groups.items():
+        lacks = [found for flavor in flavors if (found := [row for row in flavor if _lacks(row, reason)])]
+        if lacks and not any(map(_fits_in, flavors)):
+            of_pod_sets.setdefault(pod_set, []).append(sorted(lacks, key=_distance))
+    return min(of_pod_sets.values(), key=lambda groups: max(_distance(lacks[0]) for lacks in groups), default=[])
+
+
+def nearest(rows: Sequence[FlavorEvidence], reason: str) -> list[FlavorEvidence]:
+    """Of each resource group without a flavor for `reason`, the missing resources of the flavor that misses the
+    fewest.
+    """
+    return [row for lacks in lacks_by_group(rows, reason) for row in lacks[0]]
+
+
+def _lacks(row: FlavorEvidence, reason: str) -> bool:
+    return row.reason == reason and row.requested > (row.limit if reason == reasons.EXCEEDS_MAX_QUOTA else row.free)
+
+
+def _fits_in(flavor: Sequence[FlavorEvidence]) -> bool:
+    return all(row.mode is Mode.FIT for row in flavor)
+
+
+def _distance(lacks: Sequence[FlavorEvidence]) -> tuple[int, Fraction]:
+    return len(lacks), max(map(_ratio, lacks))
 
 
 def _ratio(row: FlavorEvidence) -> Fraction:

@@ -15,7 +15,7 @@ from queue_manager.scheduling.preemption_advice import NO_WAYS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
-from queue_manager.visibility.explanation_rows import nearest
+from queue_manager.visibility.explanation_rows import lacks_by_group, nearest
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
 from queue_manager.visibility.released_quota_times import TAKEN
 from queue_manager.visibility.scheduler_judgement import (
@@ -158,10 +158,9 @@ def _exceeds(found: Judgement) -> Text:
     changes = (*_limits_raised(found), f"an admin raises the quota of {queue}")
     if not over:  # several pod sets together
         return sentence_of(f"{queue} can never use that much: {found.message}"), (f"{LESS_REQUESTED} less", *changes)
-    asks = _joined(_amount(row, row.requested) for row in over)
     most = _joined(f"{_amount(row, row.limit)} of flavor {row.flavor}" for row in over)
     less = f"{LESS_REQUESTED} at most {most} (delete it, and submit it again)"
-    return f"It requests {asks}, and {queue} can never use more than {most}.", (less, *changes)
+    return f"{_requests(found, over)}, and {queue} can never use more than {most}.", (less, *changes)
 
 
 def _no_flavor(found: Judgement) -> Text:
@@ -197,10 +196,16 @@ def _own_released(found: Judgement, lacking: Sequence[FlavorEvidence]) -> list[s
 
 
 def _requests_more(found: Judgement, lacking: Sequence[FlavorEvidence]) -> str:
-    asks = _joined(_amount(row, row.requested) for row in lacking)
     free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
     because = ", because of a borrowing limit" if all(row.limited_by for row in lacking) else ""
-    return f"It requests {asks}, and ClusterQueue {found.cluster_queue} has {free} free{because}"
+    return f"{_requests(found, lacking)}, and ClusterQueue {found.cluster_queue} has {free} free{because}"
+
+
+def _requests(found: Judgement, rows: Sequence[FlavorEvidence]) -> str:
+    """Say what it requests; with partial admission, for so many pods as it is judged with."""
+    asks = _joined(dict.fromkeys(_amount(row, row.requested) for row in rows))
+    pods = found.evidence.pods if found.evidence is not None else None
+    return f"It requests {asks} for {pods[0]} of its {pods[1]} pods" if pods is not None else f"It requests {asks}"
 
 
 def _for_others(found: Judgement) -> str:
@@ -243,12 +248,12 @@ def _limits_of(kind: str, names_of_each: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:
-    """Describe the amounts that others must release, for one pod set in any one of the tried flavors."""
-    choices = {
-        row.flavor: nearest([r for r in _rows(found) if r.flavor == row.flavor], found.reason) for row in _rows(found)
-    }
-    several = len({row.pod_set for row in _rows(found)}) > 1
-    ways = [nearest_one] if several else sorted(filter(None, choices.values()), key=lambda some: some != nearest_one)
+    """Describe the amounts that others must release: of one resource group in any one of the flavors, of several groups
+    or pod sets in the nearest one of each.
+    """
+    groups = lacks_by_group(_rows(found), found.reason)
+    several = len(groups) > 1 or len({row.pod_set for row in _rows(found)}) > 1
+    ways = [nearest_one] if several else [lacks for group in groups for lacks in group]
     return f"running Workloads release {', or '.join(map(_missing, ways))}"
 
 

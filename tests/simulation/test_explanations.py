@@ -312,6 +312,11 @@ def quotas_of_left(rng: Random) -> dict[str, Any]:
     }
 
 
+def names_a_mismatch(verdict: str) -> bool:
+    """Whether the flavor would not do with more quota either."""
+    return "taint" in verdict or "affinity" in verdict
+
+
 def without_limits(objects: ClusterObjects, limit: str, names: Collection[str] | None = None) -> ClusterObjects:
     """The objects without the `limit` (field) of these ClusterQueues and Cohorts; None: of all."""
 
@@ -391,8 +396,12 @@ def check_numbers(
     others = [h for h in state.holdings.values() if h.uid != w.metadata.uid]
     own = state.reservations.get(w.metadata.uid)  # those that come after it are not counted against it
     reserved = [r for r in state.reservations.values() if own is None or r.turn < own.turn]
-    priority = w.spec.priority or 0
-    passed = any(r.info.priority < priority for r in reserved)  # some reservations may not concern it
+    waiting = {each.metadata.uid: each for each in objects.workloads}
+    priority, place = w.spec.priority or 0, order(w)
+    passed = any(  # some reservations may not concern it
+        r.info.priority < priority or (r.cluster_queue == found.cluster_queue and place < order(waiting[r.info.uid]))
+        for r in reserved
+    )
     now = Recount(objects, total((h.cluster_queue, h.usage) for h in others))
     node = ("cq", found.cluster_queue)
     short = set()
@@ -409,7 +418,7 @@ def check_numbers(
         assert amount(row.resource, row.borrowable or "") == max(0, unused - own)
         assert amount(row.resource, row.kept or "") == max(0, now.available(node, fr) - unused)
         checked["free"] += 1
-        if unused < amount(row.resource, row.requested) <= limit:
+        if unused < amount(row.resource, row.requested) <= limit and not names_a_mismatch(row.verdict):
             short.add(fr)
     if short and not passed:
         related = set(state.relatives(found.cluster_queue))

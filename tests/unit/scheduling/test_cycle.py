@@ -288,3 +288,22 @@ def test_admissions_stay_within_quota_and_a_cycle_leaves_the_tree_as_it_was(jobs
     for uid in list(s.holdings):
         s.release(uid)
     assert all(v == 0 for q in s.queues.values() for v in [*q.node.usage.values(), *q.node.root.usage.values()])
+
+
+def test_the_reason_is_the_most_severe_one_of_all_resource_groups():
+    """The cpu would have to be borrowed, and is in use; the memory exceeds all quota."""
+    groups = [{"c": {"cpu": "2"}}, {"m": {"memory": "1Gi"}}]
+    s = state(*(cluster_queue(name, groups=groups, cohortName="all") for name in ("a", "b")), flavors=("c", "m"))
+    hold(s, "running", "b", c__cpu=2000)
+    outcome = try_one(s, pending(requests={"cpu": "3", "memory": "5Gi"}), "a")
+    assert outcome.reason == "ExceedsMaxQuota"
+    assert try_one(s, pending(requests={"cpu": "3", "memory": "1Gi"}), "a").reason == "WaitingForQuota"
+
+
+@pytest.mark.parametrize(("least", "reason"), [(2, "WaitingForQuota"), (3, "ExceedsMaxQuota")])
+def test_a_workload_of_which_the_fewest_pods_can_fit_does_not_exceed_the_quota(least, reason):
+    s = state(cluster_queue())
+    hold(s, "running", default__cpu=1000)
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    pod_set = {"name": "main", "count": 8, "minCount": least, "template": {"spec": {"containers": [container]}}}
+    assert try_one(s, pending(spec={"podSets": [pod_set]})).reason == reason

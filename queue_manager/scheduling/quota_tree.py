@@ -21,7 +21,7 @@ Kueue: pkg/cache/scheduler/resource_node.go, KEP-79; BEHAVIOUR.md#q14-quota-tree
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -209,20 +209,38 @@ def blocking_limits(
 
 
 def unlent(node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
-    """The other nodes whose lending limits alone keep `amount` from fitting if nothing ran; none if it fits, or would
-    not fit without these limits.
+    """The other nodes whose lending limits keep `amount` from fitting if nothing ran, as few as suffice; none if it
+    fits, or would not fit without any such limit.
     """
-    path = dict.fromkeys(node.path())
-    limits = ((each, each.quota(fr).borrowing_limit) for each in path if each.parent is not None)
-    bounds = [_total(each, fr) + limit for each, limit in limits if limit is not None]
-    if not node.potential(fr) < amount <= min(bounds, default=INT64_MAX) or amount > _total(node.root, fr):
+    path = set(node.path())
+    keeping = [each for each in node.root.below() if each not in path and each.local_quota(fr)]
+    if node.potential(fr) >= amount or _potential(node, fr, keeping) < amount:
         return []
-    return [each for each in node.root.below() if each not in path and each.local_quota(fr)]
+    for each in sorted(keeping, key=lambda each: each.local_quota(fr)):
+        others = [other for other in keeping if other is not each]
+        if _potential(node, fr, others) >= amount:
+            keeping = others
+    return keeping
 
 
-def _total(node: QuotaNode, fr: FlavorResource) -> int:
-    """The quota of the subtree, that which is not lent included."""
-    return sum(each.quota(fr).nominal for each in node.below())
+def _potential(node: QuotaNode, fr: FlavorResource, lenders: Collection[QuotaNode]) -> int:
+    """`QuotaNode.potential`, if these nodes lent all that they have."""
+
+    def subtree(each: QuotaNode) -> int:
+        return each.quota(fr).nominal + sum(lent(child, subtree(child)) for child in each.children)
+
+    def lent(each: QuotaNode, total: int) -> int:
+        limit = each.quota(fr).lending_limit
+        return total if limit is None or each in lenders else min(total, limit)
+
+    kept, most = 0, INT64_MAX
+    *below, root = node.path()
+    for each in below:
+        total, limit = subtree(each), each.quota(fr).borrowing_limit
+        if limit is not None:
+            most = min(most, kept + total + limit)
+        kept += total - lent(each, total)
+    return min(most, kept + subtree(root))
 
 
 def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_controller.quantities import INT64_MAX
-from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, link, set_quotas, unlink
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, link, set_quotas, unlent, unlink
 from tests.examples import examples
 
 FR = FlavorResource("default", "cpu")
@@ -194,3 +194,34 @@ def test_a_chain_deeper_than_the_stack_of_python_is_computed():
     assert nodes[-1].available(FR) == 2
     nodes[-1].remove(FR, 4)
     assert nodes[0].usage[FR] == 0
+
+
+def tree(limits: list[Quota]) -> list[QuotaNode]:
+    """A root with a cohort and a ClusterQueue, and two ClusterQueues in the cohort."""
+    root, middle, low, other, high = (QuotaNode(str(i), {FR: quota}) for i, quota in enumerate(limits))
+    for child, parent in ((middle, root), (high, root), (low, middle), (other, middle)):
+        link(child, parent)
+    return [root, middle, low, other, high]
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(st.lists(quotas, min_size=5, max_size=5), st.integers(0, 60), st.sampled_from([2, 4]))
+def test_the_lending_limits_that_are_named_suffice_and_none_is_named_in_vain(limits, amount, place):
+    def fits(raised: set[int]) -> bool:
+        opened = [Quota(quota.nominal, quota.borrowing_limit) if i in raised else quota for i, quota in enumerate(limits)]
+        return tree(opened)[place].potential(FR) >= amount
+
+    nodes = tree(limits)
+    named = {nodes.index(each) for each in unlent(nodes[place], FR, amount)}
+    if fits(set()) or not fits({0, 1, 2, 3, 4}):
+        assert named == set()
+    else:
+        assert fits(named)
+        assert not any(fits(named - {each}) for each in named)
+
+
+def test_a_lending_limit_that_need_not_be_raised_is_not_named():
+    limits = [Quota(2), Quota(3, 4, 1), Quota(4, 6, 2), Quota(2), Quota(10, None, 3)]
+    _, middle, low, other, high = tree(limits)
+    assert unlent(other, FR, 12) == [low]
+    assert unlent(high, FR, 14) == [middle]

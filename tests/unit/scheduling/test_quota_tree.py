@@ -208,7 +208,7 @@ def tree(limits: list[Quota]) -> list[QuotaNode]:
 @given(st.lists(quotas, min_size=5, max_size=5), st.integers(0, 60), st.sampled_from([2, 4]))
 def test_the_lending_limits_that_are_named_suffice_and_none_is_named_in_vain(limits, amount, place):
     def fits(raised: set[int]) -> bool:
-        opened = [Quota(quota.nominal, quota.borrowing_limit) if i in raised else quota for i, quota in enumerate(limits)]
+        opened = [Quota(q.nominal, q.borrowing_limit) if i in raised else q for i, q in enumerate(limits)]
         return tree(opened)[place].potential(FR) >= amount
 
     nodes = tree(limits)

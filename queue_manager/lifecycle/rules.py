@@ -312,7 +312,7 @@ def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
 
 def _reason_after_blocker(reason: str, context: WorkloadContext) -> PendingReason | None:
     """The reason that replaces one that no longer holds, until the scheduler gives another; None: it still holds."""
-    if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and context.bypassed):
+    if reason in _BY_SCHEDULER and (context.bypassed is None or context.bypassed.reason == reason):
         return None
     if reason == reasons.MISCONFIGURED and context.error:
         return None  # written by the scheduler, and still true

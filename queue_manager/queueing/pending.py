@@ -63,7 +63,7 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("demands", "heap", "key", "live", "parked", "pod_sets", "refused", "shape", "turn")
+    __slots__ = ("demands", "heap", "key", "live", "parked", "pod_sets", "reason", "refused", "shape", "turn")
 
     def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
@@ -72,6 +72,7 @@ class _Shape:
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
+        self.reason = ""  # of the last refusal
         self.turn = 0  # of this Workload
         self.demands: dict[FlavorResource, int] = {}  # by which it is found in `PendingWorkloads._demands`
 
@@ -136,6 +137,7 @@ class PendingWorkloads:
         self._withheld: Nomination | None = None  # its quota
         self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
         self.has_left_head = False  # the head that may have kept others back is gone, or another one
+        self._reclassified: list[Key] = []  # those whose shape was refused for another reason than before
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
@@ -166,9 +168,15 @@ class PendingWorkloads:
         return len(self._shapes) - parked, parked
 
     def bypassed(self, key: Key) -> PendingReason | None:
-        """The refusal for which the shape of this Workload is parked; None if it is not parked."""
+        """The refusal of another Workload for which the shape of this one is parked; None if it is not parked."""
         info = self._where.get(key)
-        return self._shape_of(info).parked if info is not None and self._in_shape(key) else None
+        shape = self._shape_of(info) if info is not None and self._in_shape(key) else None
+        return shape.parked if shape is not None and shape.refused != key else None
+
+    def take_reclassified(self) -> list[Key]:
+        """The Workloads whose `bypassed` has another reason since this was asked before."""
+        taken, self._reclassified = self._reclassified, []
+        return taken
 
     def is_inadmissible(self, key: Key) -> bool:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
@@ -404,7 +412,9 @@ class PendingWorkloads:
         if shape.parked is None:
             self._parked += len(shape.live)
         self._turns.get(shape.turn, {}).pop(shape.key, None)
-        shape.parked, shape.refused, shape.turn = why, refused.key, turn_of(refused.uid)
+        if shape.reason not in ("", why.reason):
+            self._reclassified += shape.live
+        shape.parked, shape.refused, shape.turn, shape.reason = why, refused.key, turn_of(refused.uid), why.reason
         self._turns.setdefault(shape.turn, {})[shape.key] = None
         if demands is None:
             self._without_demand[shape.key] = None

@@ -45,6 +45,7 @@ class Queues:
         self._left_by_head: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
         self._withholding: dict[str, None] = {}  # ClusterQueues whose first may withhold quota: see `withholding_heads`
         self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
+        self._reclassified: list[Key] = []  # Workloads: see `take_reclassified`
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
     # --- Workloads ---
@@ -306,6 +307,7 @@ class Queues:
                 withheld=refusal.withheld if isinstance(refusal, Refuse) else None,
                 demands=demands,
             )
+            self._reclassified += pending.take_reclassified()
             if pending.withholding_head is not None:
                 self._withholding[refusal.cluster_queue] = None
 
@@ -346,6 +348,11 @@ class Queues:
         queue = self._queue_of.get(key)
         pending = self._pending(queue) if queue is not None else None
         return pending.bypassed(key) if pending is not None else None
+
+    def take_reclassified(self) -> list[Key]:
+        """The Workloads whose `bypassed` has another reason since this was asked before."""
+        taken, self._reclassified = self._reclassified, []
+        return taken
 
     def pending_count(self, queue: Key) -> int:
         """The number of pending Workloads of a LocalQueue, whether or not it exists."""

@@ -159,6 +159,7 @@ class Scheduler:
         self._quota_cache.requeue_within_reach(sorted(freed), now, preemptors=False)
         backfills = self._backfilling is not None
         outcomes.retry_at_rest(self._quota_cache.state, self._quota_cache.queues, takers, backfills=backfills)
+        self._quota_cache.report_reasons()
         self._metrics.record(decided, self._loop.time() - started)
         return progress
 

@@ -76,6 +76,8 @@ class QuotaCache:
         self.protection_listeners: list[Callable[[str], None]] = []
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
+        # Called with the Workloads for whose requests another reason holds since now, than for their last refusal.
+        self.reason_listeners: list[Callable[[Sequence[Key]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
         self._released_quota = ReleasedQuota()
         self._active: dict[str, bool] = {}  # by ClusterQueue, as far as it was asked since its surroundings changed
@@ -127,6 +129,12 @@ class QuotaCache:
     def withholding_heads(self, heads: Iterable[tuple[str, Info]]) -> list[WithholdingHead]:
         """See `outcomes.withholding_heads`."""
         return outcomes.withholding_heads(self.state, self.queues, self._is_tried, heads)
+
+    def report_reasons(self) -> None:
+        """After a cycle, report those whose equivalent was refused for another reason than before."""
+        reclassified = self.queues.take_reclassified()
+        for listener in self.reason_listeners if reclassified else ():
+            listener(reclassified)
 
     def restore_reservations(self) -> None:
         """Before the first cycle: see `outcomes.restore_reservations`."""

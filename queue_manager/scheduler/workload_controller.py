@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from random import Random
 
@@ -64,6 +64,7 @@ class WorkloadController:
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
         quota_cache.cycle_listeners.append(self._enqueue_cluster_queues)
+        quota_cache.reason_listeners.append(self._enqueue_all)
         self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
         self._unschedulable.subscribe(self._on_unschedulable)
         self._causes = causes
@@ -74,8 +75,7 @@ class WorkloadController:
     def reconfigure(self, settings: WorkloadSettings) -> None:
         """Apply changed settings, and sync every Workload, since its deadlines may have changed."""
         self._settings = settings
-        for workload in self._workloads.values():
-            self.queue.add(workload.metadata.key)
+        self._enqueue_all(workload.metadata.key for workload in self._workloads.values())
 
     # --- events ---
 
@@ -130,7 +130,10 @@ class WorkloadController:
                 self.queue.add(holding.key)
 
     def _enqueue_members(self, queues: list[Key]) -> None:
-        for key in self._quota_cache.workloads_of(queues):
+        self._enqueue_all(self._quota_cache.workloads_of(queues))
+
+    def _enqueue_all(self, workloads: Iterable[Key]) -> None:
+        for key in workloads:
             self.queue.add(key)
 
     # --- one step ---

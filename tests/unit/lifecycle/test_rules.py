@@ -84,6 +84,12 @@ def test_a_workload_equal_to_a_refused_one_has_its_reason():
     )
 
 
+def test_a_workload_that_is_passed_over_follows_the_reason_of_the_refusal():
+    w = make([condition("QuotaReserved", "False", "WaitingForQuota", "full")])
+    assert isinstance(step(w, replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "fuller"))), Idle)
+    assert outcome(w, replace(CONTEXT, bypassed=PendingReason("ExceedsMaxQuota", "small")))[0] == "ExceedsMaxQuota"
+
+
 def test_a_fresh_workload_equal_to_a_parked_one_gets_its_reason_after_a_period():
     parked = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))
     assert step(make(), parked, seconds=20) == Wait(at(30))

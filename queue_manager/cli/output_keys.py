@@ -104,7 +104,7 @@ MEANINGS = {
     "last": "time of the last occurrence",
     "requeueAt": "when it is requeued; null if it does not back off",
     "nextRetry": "when it is tried again; null if it is not",
-    "startsBy": "when it starts at the latest; null if that is not known",
+    "startsBy": "when it starts at the latest, plus the time that pods take to stop; null if that is not known",
     "protectedUntil": "end of the first minimum runtime that is in the way; null if none is",
     # attempts
     "retries": "requeues, attempts and evictions",

@@ -11,6 +11,7 @@ from job_controller.model import Key
 from queue_manager.api import keys, messages, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.preemption_advice import NO_WAYS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
@@ -81,8 +82,13 @@ def _head_name(head: Key, objects: ClusterObjects) -> str:
 
 def _behind(found: Judgement, head: str, argument: str) -> Finding:
     """`head`: the Job that is first in the queue; "" if the reader may not know it."""
-    sentence = f"ClusterQueue {found.cluster_queue} is StrictFIFO, and its first Workload, {head or ANOTHERS}, waits."
-    changes = (f"{head or 'that Workload'} is admitted, or leaves the queue",)
+    queue, does = f"ClusterQueue {found.cluster_queue}", "can never be admitted" if found.head_is_never else "waits"
+    sentence = f"{queue} is StrictFIFO, and its first Workload, {head or ANOTHERS}, {does}."
+    pass_by = f"an admin lets others pass such a Workload (annotation {keys.PASS_BY}=true of {queue})"
+    changes = (
+        f"{head or 'that Workload'} is admitted, or leaves the queue",
+        *([pass_by] if found.head_is_never else []),
+    )
     command = f"sluice explain {head}" if head else f"sluice show {argument}"
     return _finding(found, reason_codes.BEHIND_HEAD, sentence, changes, command)
 
@@ -147,9 +153,12 @@ def _waits_for_pods(found: Judgement) -> Text:
 def _waits_for_victims(found: Judgement) -> Text:
     victims = victims_of(found)
     if not victims:
-        return "Workloads that are being stopped for another one make room for it too.", ("they have stopped",)
+        sentence = "Workloads that are being stopped for another one make room for it too."
+        return sentence, (f"they have stopped, {TAKEN}",)
     stop, those = ("Workload is", "that Workload") if victims == 1 else ("Workloads are", "those Workloads")
-    return f"{victims} {stop} being stopped to make room for it.", (f"all pods of {those} have stopped",)
+    may_lose = isinstance(found.outcome, Preempt) and found.outcome.assignment.borrow > 0 and found.rivals
+    unless = ", unless another ClusterQueue of its cohort takes its own quota" if may_lose else ""
+    return f"{victims} {stop} being stopped to make room for it.", (f"all pods of {those} have stopped{unless}",)
 
 
 def _exceeds(found: Judgement) -> Text:
@@ -212,6 +221,8 @@ def _for_others(found: Judgement) -> str:
     """Say that not all of the quota that becomes free is for this Workload."""
     if found.release is None:
         return ", beside what is kept for a Workload that preempts others"
+    if found.beside:
+        return f", beside what is kept for the first Workload of ClusterQueue {found.beside}, which is StrictFIFO"
     if found.place is not None and found.place.position > 1:
         return f", {TAKEN}"
     return ", unless another ClusterQueue of its cohort takes it" if found.rivals else ""

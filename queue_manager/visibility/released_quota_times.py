@@ -24,7 +24,8 @@ UNDECLARED = "not known: not all that hold the quota declare a maximum execution
 ANOTHERS_JOB = "a Job of another namespace"
 TAKEN = "unless others before it take it"
 DELAYED = (  # of a promised start
-    "unless one comes that is ordered before it, or another ClusterQueue of the cohort takes its own quota"
+    "plus the time that pods take to stop, unless one comes that is ordered before it, or in a cohort, another "
+    "ClusterQueue takes its own quota"
 )
 
 

@@ -39,8 +39,9 @@ from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, kept_
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
-from queue_manager.scheduling.planned_usage import passes
+from queue_manager.scheduling.planned_usage import borrows_from, can_always_reclaim, passes
 from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info, RequestReader
 
 NEVER_REASONS = (*outcomes.NEVER_FITS_REASONS, reasons.MISCONFIGURED)
@@ -90,7 +91,7 @@ class Judgement:
     """What the scheduler decides about a pending Workload.
 
     `reason`, `message`: of QuotaReserved=False; "" if the Workload is admitted.
-    `head`: the Workload that blocks its StrictFIFO queue.
+    `head`: the Workload that blocks its StrictFIFO queue; `head_is_never`: it can never be admitted.
     `twin`: the Workload of the same shape that was tried in its place.
     `evidence`: None if the Workload is not tried, because it backs off, or because of its queues.
     `closed`: whether its queues do not exist or do not admit.
@@ -99,6 +100,7 @@ class Judgement:
     `kept_for`: with backfilling, the head that it may not delay; or the first of a StrictFIFO queue, which keeps it.
     `release`: when enough quota is released for one that waits for quota, if all that run end as declared; None if what
     is released is kept for a preemptor or for such a head.
+    `beside`: the StrictFIFO ClusterQueue for whose first Workload quota is withheld that this one waits for, or "".
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
     """
 
@@ -109,6 +111,7 @@ class Judgement:
     outcome: Outcome | None = None
     place: Place | None = None
     head: Key | None = None
+    head_is_never: bool = False
     twin: Key | None = None
     evidence: Evidence | None = None
     closed: bool = False
@@ -116,6 +119,7 @@ class Judgement:
     promise: Promise | None = None
     kept_for: KeptForHead | None = None
     release: Promise | None = None
+    beside: str = ""
     rivals: bool = False
     by_usage: bool = False
 
@@ -242,7 +246,8 @@ class ClusterState:
         reason, message = ("", "") if isinstance(outcome, Admit) else (outcome.reason, outcome.message)
         shown = evidence(self.state, name, info, self._now)
         promised = self._promise(name, info)
-        release, kept_for = self._release(name, info, message) if reason == reasons.WAITING_FOR_QUOTA else (None, None)
+        is_short = reason == reasons.WAITING_FOR_QUOTA
+        release, kept_for = self._release(name, info, message, shown) if is_short else (None, None)
         if kept_for is not None and not kept_for.blocks:
             shown = that_may_not_delay(shown, later=self._passes_without_protection(name, info))
         return Judgement(
@@ -253,11 +258,13 @@ class ClusterState:
             outcome,
             place,
             head,
+            head is not None and self._is_never(head, decided),
             twin,
             shown,
             promise=promised,
             kept_for=kept_for,
             release=release,
+            beside=self._beside(name, info, shown) if is_short else "",
             rivals=self._has_rivals(name),
             by_usage=self.queues.is_ordered_by_usage(name),
         )
@@ -266,11 +273,34 @@ class ClusterState:
         others = (self.queues.cluster_queues.get(other) for other in self.state.relatives(name) if other != name)
         return any(pending is not None and len(pending) > 0 for pending in others)
 
-    def _release(self, name: str, info: Info, message: str) -> tuple[Promise | None, KeptForHead | None]:
+    def _is_never(self, head: Key, decided: Mapping[str, Outcome]) -> bool:
+        info = self.queues.get(head)
+        outcome = decided.get(info.uid) if info is not None else None
+        return isinstance(outcome, Refuse) and outcome.reason in NEVER_REASONS
+
+    def _beside(self, name: str, info: Info, shown: Evidence) -> str:
+        """The StrictFIFO ClusterQueue whose first Workload, tried before this one, withholds what it lacks; or ""."""
+        lacking = {FlavorResource(row.flavor, row.resource) for row in shown.flavors if row.is_short}
+        place, around = (shown.nomination.assignment.borrow, info.rank), self.state.relatives(name)
+        for head in self.queues.withholding_heads():
+            assignment = head.nomination.assignment
+            is_before = bool(self.state.fair_sharing) or (assignment.borrow, head.info.rank) < place
+            if (
+                head.cluster_queue in around
+                and head.cluster_queue != name
+                and is_before
+                and lacking & assignment.usage.keys()
+            ):
+                return head.cluster_queue
+        return ""
+
+    def _release(
+        self, name: str, info: Info, message: str, shown: Evidence
+    ) -> tuple[Promise | None, KeptForHead | None]:
         """When enough quota is released for this Workload, or the head for which it is kept instead."""
         if message == messages.KEPT_FOR_FIRST_MESSAGE:
             return None, self._kept_for_first(name, info)
-        if self._is_behind_a_preemptor(name, info):
+        if self._is_behind_a_preemptor(name, info, shown):
             return None, None
         release = promise(self.state, self.state.queues[name], info, self._now, fits_later=True)
         before = self._head_before(name, info, release)
@@ -350,11 +380,20 @@ class ClusterState:
         others = (self.queues.waiting_head(other) for other in self.state.relatives(name) if other != name)
         return any(head.rank < info.rank for head in others if head is not None)
 
-    def _is_behind_a_preemptor(self, name: str, info: Info) -> bool:
-        """Whether quota in the cohort is reserved for a preemptor other than this Workload."""
+    def _is_behind_a_preemptor(self, name: str, info: Info, shown: Evidence | None = None) -> bool:
+        """Whether quota in the cohort is kept from this Workload for a preemptor. `shown`: if it stays within its own
+        quota, which can always be reclaimed, none is kept for preemptors that would borrow that.
+        """
         queue, around = self.state.queues[name], set(self.state.relatives(name))
         others = (r for r in self.state.reservations.values() if r.info.uid != info.uid and r.cluster_queue in around)
-        return any(not passes(self.state, info, queue, r) for r in others)
+        behind = [r for r in others if not passes(self.state, info, queue, r)]
+        if (
+            shown is not None
+            and can_always_reclaim(queue)
+            and all(r.over_nominal == 0 for r in shown.flavors if r.is_short)
+        ):
+            behind = [r for r in behind if not borrows_from(self.state, r, queue.node)]
+        return bool(behind)
 
     def _alone(self, name: str, info: Info) -> Outcome:
         """Return the decision of a cycle with this Workload alone; while blockAdmission holds admissions back, that it

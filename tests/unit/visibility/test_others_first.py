@@ -1,0 +1,111 @@
+"""What `explain` says where others take released quota first: preemptors, heads of StrictFIFO queues, their rivals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queue_manager.api import messages
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.visibility.explain_record import Explanation
+from queue_manager.visibility.released_quota_times import TAKEN
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
+from tests.unit.visibility.build import admitted, cluster_queue, cond, flavor, job, local_queue, workload
+from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
+
+FAIR = WorkloadSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
+STRICT = cluster_queue(queueingStrategy="StrictFIFO", namespaceSelector={})
+QUOTAS = {"cq": "2", "other": "2", "lent": "0"}
+
+
+def in_cohort(
+    waiting: Workload, *others: Workload, settings: WorkloadSettings | None = None, **spec: Any
+) -> Explanation:
+    """ClusterQueues that share 4 cpus, each with a LocalQueue of its name, and LocalQueue q of cq. `spec`: of all."""
+    queues = [
+        cluster_queue(name, cohortName="c", namespaceSelector={}, quotas={"f": {"cpu": cpus}}, **spec)
+        for name, cpus in QUOTAS.items()
+    ]
+    objects = ClusterObjects(
+        workloads=[waiting, *others],
+        local_queues=[local_queue(), *(local_queue(name, cluster_queue=name) for name in QUOTAS)],
+        cluster_queues=queues,
+        cohorts=(),
+        flavors=[flavor()],
+        namespaces=NAMESPACES,
+    )
+    return explained(job(), waiting, above=queues[0], objects=objects, settings=settings or WorkloadSettings())
+
+
+def test_what_the_first_of_a_strict_queue_withholds_is_not_released_for_others() -> None:
+    """One of 4 cpus is free. The first of `other` waits for its 2."""
+    head = workload("head", queueName="other", requests={"cpu": "2"})
+    found = in_cohort(
+        workload(created=20, requests={"cpu": "2"}), head, holding("r", "3"), queueingStrategy="StrictFIFO"
+    )
+    beside = "beside what is kept for the first Workload of ClusterQueue other, which is StrictFIFO"
+    assert found.changes[0] == f"running Workloads release 1 cpu of flavor f, {beside}"
+
+
+def test_behind_one_that_can_never_be_admitted_the_annotation_is_named() -> None:
+    head, waits = workload("head", requests={"cpu": "9"}), workload(created=20)
+    found = explained(job(), waits, [head, holding("r", "4")], above=STRICT)
+    assert found.sentence == (
+        "ClusterQueue cq is StrictFIFO, and its first Workload, default/head, can never be admitted."
+    )
+    assert found.changes[1] == (
+        "an admin lets others pass such a Workload "
+        "(annotation sluice/pass-by-never-fitting-head=true of ClusterQueue cq)"
+    )
+    possible = explained(job(), waits, [workload("head"), holding("r", "4")], above=STRICT)
+    assert "waits." in possible.sentence
+    assert len(possible.changes) == 1
+
+
+def victim(preemptor: Workload, cpu: str) -> Workload:
+    """One in ClusterQueue lent that is being stopped for the preemptor."""
+    message = messages.preempted(preemptor.metadata.uid, "", "InCohortFairSharing", "/c/other", "/c/lent")
+    stops = [
+        cond("Evicted", reason="Preempted", message=message),
+        cond("Preempted", reason="InCohortFairSharing", message=message),
+    ]
+    assigned = {"name": "main", "flavors": {"cpu": "f"}, "count": 1}
+    status = {"admission": {"clusterQueue": "lent", "podSetAssignments": [assigned]}}
+    conditions = [*admitted(), *stops]
+    return workload("victim", queueName="lent", conditions=conditions, status=status, requests={"cpu": cpu})
+
+
+def test_own_quota_is_not_kept_for_a_preemptor_that_would_borrow_it() -> None:
+    waits_for_victims = cond("QuotaReserved", "False", "WaitingForPreemptedWorkloads")
+    borrower = workload("borrower", queueName="other", requests={"cpu": "4"}, conditions=[waits_for_victims])
+    policy = {"reclaimWithinCohort": "Any"}
+    around = [borrower, victim(borrower, "4")]
+    own = in_cohort(workload(created=20), *around, settings=FAIR, preemption=policy)
+    assert (
+        own.changes[0]
+        == "running Workloads release 1 cpu of flavor f, unless another ClusterQueue of its cohort takes it"
+    )
+    lent = in_cohort(workload(created=20, requests={"cpu": "3"}), *around, settings=FAIR, preemption=policy)
+    assert "beside what is kept for a Workload that preempts others" in lent.changes[0]
+
+
+def test_a_preemptor_that_borrows_may_lose_its_claim_to_an_owner() -> None:
+    waits_for_victims = cond("QuotaReserved", "False", "WaitingForPreemptedWorkloads")
+    borrower = workload(requests={"cpu": "3"}, conditions=[waits_for_victims])
+    rival = workload("rival", queueName="other", created=20)
+    policy = {"reclaimWithinCohort": "Any"}
+    found = in_cohort(borrower, rival, victim(borrower, "4"), settings=FAIR, preemption=policy)
+    assert found.changes == [
+        "all pods of that Workload have stopped, unless another ClusterQueue of its cohort takes its own quota"
+    ]
+    alone = in_cohort(borrower, victim(borrower, "4"), settings=FAIR, preemption=policy)
+    assert alone.changes == ["all pods of that Workload have stopped"]
+
+
+def test_who_waits_for_the_victims_of_another_may_be_overtaken() -> None:
+    waits_for_victims = cond("QuotaReserved", "False", "WaitingForPreemptedWorkloads")
+    preemptor = workload("preemptor", queueName="other", requests={"cpu": "2"}, conditions=[waits_for_victims])
+    found = in_cohort(
+        workload(created=20), preemptor, victim(preemptor, "4"), preemption={"reclaimWithinCohort": "Any"}
+    )
+    assert found.changes == [f"they have stopped, {TAKEN}"]

@@ -82,6 +82,7 @@ class PreemptionVerdict(StrEnum):
     """Why the Workloads of a ClusterQueue are not preempted, or that they are."""
 
     CHOSEN = "Chosen"  # some of them are victims
+    ONCE_FIRST = "OnceFirst"  # some of them will be, once the Workload is the first of its StrictFIFO queue
     POLICY_NEVER = "PolicyNever"
     MUST_BORROW = "MustBorrow"  # the Workload would borrow even then, and may not preempt to borrow
     WITHIN_QUOTA = "WithinQuota"  # the ClusterQueue, or a cohort around it, uses no more than its own quota
@@ -129,17 +130,25 @@ class Evidence:
     pods: tuple[int, int] | None = None
 
 
+def that_waits_for_its_turn(found: Evidence) -> Evidence:
+    """The evidence about a Workload that is not the first of its StrictFIFO queue: nothing is stopped for it yet."""
+    return _with_victims_as(found, PreemptionVerdict.ONCE_FIRST)
+
+
 def that_may_not_delay(found: Evidence, *, later: bool) -> Evidence:
     """The evidence about a Workload that may not delay the head of a queue (backfilling): it stops no other ones, and
     only with a higher priority could it. `later`: or when no minimum runtime protects others any more.
     """
-    kept = PreemptionVerdict.KEPT_FOR_HEAD
+    ways = Ways(priority=found.ways.priority, protected_until=found.ways.protected_until if later else None)
+    return replace(_with_victims_as(found, PreemptionVerdict.KEPT_FOR_HEAD), ways=ways)
+
+
+def _with_victims_as(found: Evidence, verdict: PreemptionVerdict) -> Evidence:
     checks = (
-        check._replace(verdict=kept) if check.verdict is PreemptionVerdict.CHOSEN else check
+        check._replace(verdict=verdict) if check.verdict is PreemptionVerdict.CHOSEN else check
         for check in found.preemptions
     )
-    ways = Ways(priority=found.ways.priority, protected_until=found.ways.protected_until if later else None)
-    return replace(found, preemptions=tuple(checks), ways=ways)
+    return replace(found, preemptions=tuple(checks))
 
 
 def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetime) -> Evidence:

@@ -157,6 +157,7 @@ def _verdict_text(check: PreemptionCheck, priority: int) -> str:
 
 _VERDICTS = {
     PreemptionVerdict.CHOSEN: "those that it needs are being stopped for it",
+    PreemptionVerdict.ONCE_FIRST: "those that it needs can be stopped for it once it is the first of its queue",
     PreemptionVerdict.POLICY_NEVER: "the policy allows none",
     PreemptionVerdict.MUST_BORROW: "it would have to borrow, counting what its queue uses; it may not preempt for that "
     "(borrowWithinCohort)",

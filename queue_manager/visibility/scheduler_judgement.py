@@ -34,7 +34,7 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay
+from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay, that_waits_for_its_turn
 from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, kept_back_by, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
@@ -248,6 +248,8 @@ class ClusterState:
         promised = self._promise(name, info)
         is_short = reason == reasons.WAITING_FOR_QUOTA
         release, kept_for = self._release(name, info, message, shown) if is_short else (None, None)
+        if head is not None:
+            shown = that_waits_for_its_turn(shown)
         if kept_for is not None and not kept_for.blocks:
             shown = that_may_not_delay(shown, later=self._passes_without_protection(name, info))
         return Judgement(

@@ -109,3 +109,16 @@ def test_who_waits_for_the_victims_of_another_may_be_overtaken() -> None:
         workload(created=20), preemptor, victim(preemptor, "4"), preemption={"reclaimWithinCohort": "Any"}
     )
     assert found.changes == [f"they have stopped, {TAKEN}"]
+
+
+def test_who_is_not_the_first_of_a_strict_queue_stops_no_one_yet() -> None:
+    """Each of them can stop one of the two that run."""
+    strict = cluster_queue(
+        queueingStrategy="StrictFIFO", namespaceSelector={}, preemption={"withinClusterQueue": "LowerPriority"}
+    )
+    running = [holding("a", "2"), holding("b", "2")]
+    head, waits = (workload(name, priority=9, created=i, requests={"cpu": "2"}) for i, name in enumerate(("head", "j")))
+    first = explained(job("head"), head, [waits, *running], above=strict)
+    second = explained(job(), waits, [head, *running], above=strict)
+    assert [row.verdict for row in (*first.preemptions, *second.preemptions)] == ["Chosen", "OnceFirst"]
+    assert second.code == "WAIT/BehindHead"

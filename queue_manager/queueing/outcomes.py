@@ -55,6 +55,7 @@ def assume(
 
     `min_runtime`: seconds from its admission for which it is not preempted.
     """
+    queues.try_first(decision.cluster_queue, cycle.overtaken(state, decision))
     candidate, second = decision.info, now.replace(microsecond=0)  # as API times
     admitted, longest = not state.checks_of(decision.cluster_queue), candidate.longest_run
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
@@ -80,6 +81,7 @@ def assume(
 
 def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> list[Victim]:
     """Reserve quota for the preemptor and mark its victims as evicted. Returns the victims to be evicted now."""
+    queues.try_first(decision.cluster_queue, cycle.overtaken(state, decision))
     state.reserve(decision.reservation)
     queues.refused(decision)
     running = [victim for victim in decision.victims if not victim.holding.evicted]
@@ -165,17 +167,26 @@ def retry_at_rest(
 ) -> None:
     """Record who is to be tried again because of the admissions and preemptions of a cycle, once no other head is left.
 
-    With backfilling those that may not delay a head: if it may have to wait longer now, or they find another flavor.
-    Those that may stop others, if there are more victims or other shares now. BEHAVIOUR.md#q56-tries-after-a-preemption
+    Those that quota is kept from: if a head may have to wait longer now (backfilling), or they find another flavor. The
+    first Workloads of StrictFIFO queues that withhold quota: they may do so in another flavor, or no more. Those that
+    may stop others, if there are more victims or other shares now. BEHAVIOUR.md#q56-tries-after-a-preemption
     """
     for each in decided:
-        if is_change(each):
-            if backfills:
-                around = state.relatives(each.cluster_queue)
-                moved = any(_may_delay_head(queues, name, each) for name in around)
-                again = around if moved else filter(state.has_several_flavors, around)
-                queues.retry_at_rest(again, kept_back_only=True)
-            queues.retry_at_rest(cycle.with_more_victims(state, each))
+        if not is_change(each):
+            continue
+        withholding = {head.cluster_queue for head in queues.withholding_heads()}
+        if backfills or withholding:
+            around = state.relatives(each.cluster_queue)
+            moved = backfills and any(_may_delay_head(queues, name, each) for name in around)
+            several = list(filter(state.has_several_flavors, around))
+            queues.retry_at_rest(around if moved else several, kept_back_only=True)
+            queues.retry_at_rest(name for name in around if name in withholding and _may_withhold_less(state, name))
+        queues.retry_at_rest(cycle.with_more_victims(state, each))
+
+
+def _may_withhold_less(state: SchedulerState, name: str) -> bool:
+    """Whether usage of others may change what the first Workload of this ClusterQueue would be assigned."""
+    return state.has_several_flavors(name) or state.queues[name].node.root.height > 1
 
 
 def _may_delay_head(queues: Queues, name: str, decided: Admit | Preempt) -> bool:

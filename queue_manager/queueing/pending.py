@@ -384,7 +384,11 @@ class PendingWorkloads:
         come within reach before the answer can change; None: unknown.
         """
         info = self._where.get(key)
-        if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
+        if info is None or key in self._delayed or key in self._refused:
+            return
+        if retry is Retry.NEXT_CYCLE:
+            if self._preempting.get(key) is False:
+                self._return(info)
             return
         if kept_back:
             self._kept_back[key] = None
@@ -475,7 +479,9 @@ class PendingWorkloads:
                 self._set_shortest_first(behind is HeadOrder.SHORTEST)
 
     def _withhold_for(self, head: Key | None, withheld: Nomination | None = None) -> None:
-        self.has_left_head = self.has_left_head or self._withholding not in (None, head)
+        before, now = ((each.assignment.usage if each is not None else {}) for each in (self._withheld, withheld))
+        is_another = self._withholding not in (None, head) or (bool(before) and before != now)
+        self.has_left_head = self.has_left_head or is_another
         self._withholding, self._withheld = head, withheld
 
     def _leave_head(self) -> None:

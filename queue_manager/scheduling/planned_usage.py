@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from queue_manager.api import policy_values
+from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState, is_usage_based
 from queue_manager.scheduling.quota_tree import (
@@ -387,8 +388,13 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
 
 
 def _is_before(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
-    """Whether `one` is ordered before `other` in their ClusterQueue. Past usage orders those of one priority."""
+    """Whether `one` may take what is kept for `other` in their ClusterQueue: it is ordered before it; past usage orders
+    those of one priority. In a StrictFIFO queue it needs a higher priority, since it keeps the other one from being
+    tried.
+    """
     usage = state.usage_order
+    if queue.queue.spec.queueing_strategy == STRICT_FIFO:
+        return one.priority > other.priority
     if one.priority != other.priority or usage is None or not is_usage_based(queue.queue):
         return one.rank < other.rank
     return (usage(one.queue), one.rank) < (usage(other.queue), other.rank)

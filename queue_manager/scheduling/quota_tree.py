@@ -213,7 +213,8 @@ def unlent(node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
     fits, or would not fit without any such limit.
     """
     path = set(node.path())
-    keeping = [each for each in node.root.below() if each not in path and each.local_quota(fr)]
+    limited = (each for each in node.root.below() if each.quota(fr).lending_limit is not None)
+    keeping = [each for each in limited if each not in path]
     if node.potential(fr) >= amount or _potential(node, fr, keeping) < amount:
         return []
     for each in sorted(keeping, key=lambda each: each.local_quota(fr)):

@@ -69,3 +69,22 @@ def test_past_usage_decides_who_is_before_whom_where_it_orders_the_local_queues(
     state.usage_order = {older.queue: used[0], preemptor.queue: used[1]}.__getitem__
     reservation = Reservation(preemptor, "cq", {}, 0, {})
     assert passes(state, older, state.queues["cq"], reservation) is passing
+
+
+def test_those_that_are_overtaken_are_tried_before_all_others():
+    """Each of them alone: what is kept for all does not fit together."""
+    cluster = Cluster("LowerPriority")
+    for seconds, name in enumerate(PREEMPTORS):
+        cluster.settle(pending(name, priority=20, created=10 + seconds))
+    cluster.queues.put(pending("higher", priority=100, created=99), T0)
+    cluster.queues.put(pending("low", created=99), T0)
+    tried = []
+    rehearsal = Rehearsal(cluster.state, cluster.queues, T0)
+    decide = rehearsal.decide
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rehearsal, "decide", lambda self, heads: tried.append(heads) or decide(heads))
+        rehearsal.settle()
+    assert [[info.key.name for _, info in heads] for heads in tried][:5] == [
+        ["higher"],
+        *([name] for name in PREEMPTORS),
+    ]

@@ -55,7 +55,7 @@ def assume(
 
     `min_runtime`: seconds from its admission for which it is not preempted.
     """
-    queues.try_first(decision.cluster_queue, cycle.overtaken(state, decision))
+    _try_others_after(state, queues, decision)
     candidate, second = decision.info, now.replace(microsecond=0)  # as API times
     admitted, longest = not state.checks_of(decision.cluster_queue), candidate.longest_run
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
@@ -81,13 +81,24 @@ def assume(
 
 def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> list[Victim]:
     """Reserve quota for the preemptor and mark its victims as evicted. Returns the victims to be evicted now."""
-    queues.try_first(decision.cluster_queue, cycle.overtaken(state, decision))
+    _try_others_after(state, queues, decision)
     state.reserve(decision.reservation)
     queues.refused(decision)
     running = [victim for victim in decision.victims if not victim.holding.evicted]
     for victim in running:
         state.mark_evicted(victim.holding.uid)
     return running
+
+
+def _try_others_after(state: SchedulerState, queues: Queues, decision: Admit | Preempt) -> None:
+    """Record who is to be tried because of a decision, which is not applied yet.
+
+    Preemptors that it overtakes; and those from whom quota was kept for it that it does not use.
+    """
+    queues.try_first(decision.cluster_queue, cycle.overtaken(state, decision))
+    before = state.reservations.get(decision.info.uid)
+    if before is not None and before.usage != decision.assignment.usage:
+        queues.retry_at_rest(state.relatives(decision.cluster_queue))
 
 
 def restore_reservations(state: SchedulerState, queues: Queues, now: datetime) -> None:

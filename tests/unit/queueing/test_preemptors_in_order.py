@@ -88,3 +88,21 @@ def test_those_that_are_overtaken_are_tried_before_all_others():
         ["higher"],
         *([name] for name in PREEMPTORS),
     ]
+
+
+def test_quota_that_was_kept_in_another_flavor_is_free_for_others():
+    """When the preemptor preempted in flavor y, flavor x was full."""
+    state, queues = SchedulerState(), Queues()
+    state.namespaces["ns"] = {}
+    state.flavors |= {name: flavor(name) for name in "xy"}
+    for name, quotas in {"a": {"x": {"cpu": "2"}, "y": {"cpu": "2"}}, "b": {"y": {"cpu": "0"}}}.items():
+        queue = cluster_queue(name, quotas=quotas, cohortName="all")
+        state.set_queue(queue)
+        queues.set_cluster_queue(queue, T0)
+        queues.set_local_queue(local_queue(name, name), T0)
+    preemptor, other = pending("preemptor", queue="a", requests={"cpu": "2"}), pending("other", queue="b")
+    state.reserve(Reservation(preemptor, "a", {FlavorResource("y", "cpu"): 2000}, 0, {}))
+    queues.put(preemptor, T0)
+    queues.put(other, T0)
+    outcomes = Rehearsal(state, queues, T0).settle().values()
+    assert [(type(each), each.info.key.name) for each in outcomes] == [(Admit, "preemptor"), (Admit, "other")]

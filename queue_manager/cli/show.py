@@ -161,9 +161,9 @@ MAX_ROWS = 20  # maximum lines of the index map and rows of each table; JSON out
 
 DEMAND = (
     output.TableColumn("RESOURCE", lambda row: row.resource),
-    output.TableColumn("PER POD", lambda row: row.per_pod, right=True),
+    output.TableColumn("PER POD", lambda row: row.per_pod or "-", right=True),
     output.TableColumn("PODS", lambda row: str(row.pods), right=True),
-    output.TableColumn("REQUESTS", lambda row: row.total, right=True),
+    output.TableColumn("REQUESTS", lambda row: row.total or "-", right=True),
     output.TableColumn("HAS", lambda row: row.assigned or "-", right=True),
     output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
 )

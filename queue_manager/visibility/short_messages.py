@@ -44,8 +44,8 @@ TAKEN_BACK = (
     reasons.ADMISSION_CHECK,
 )
 NEVER = "can never start: "
-_NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
-_NEVER_ADMITTED = (*_NEVER_FITS, reasons.MISCONFIGURED)
+NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # valid for every Workload of the same shape
+_NEVER_ADMITTED = (*NEVER_FITS, reasons.MISCONFIGURED)
 _VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$")
 _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
@@ -98,7 +98,7 @@ def plain(
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
         return message  # a message of Sluice, already short
     text = quota(message)
-    never = NEVER if text and reason in _NEVER_FITS else ""
+    never = NEVER if text and reason in NEVER_FITS else ""
     return f"{never}{text}" if text else ": ".join(part for part in (reason, message) if part)
 
 

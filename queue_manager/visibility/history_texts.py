@@ -82,7 +82,7 @@ def _message(step: Step) -> str:
     if text.startswith(_RESERVED):
         return f"in {text.removeprefix(_RESERVED)}"
     over = text.startswith(messages.previously("")) and not step.is_true
-    return "" if text in ROUTINE or _TIMEOUT.fullmatch(text) or over else quota(text) or text
+    return "" if text in ROUTINE or _TIMEOUT.fullmatch(text) or over else quota(step.reason, text) or text
 
 
 def events_beside(steps: Sequence[Step], events: Sequence[EventRow]) -> list[EventRow]:

@@ -42,8 +42,6 @@ ROUTINE = frozenset(
     )
 )
 _TIMEOUT = re.compile(rf"{re.escape(messages.pods_ready_timeout(''))}\S+")
-# `messages.preempted`, with UIDs of a Workload that its user may not read.
-_PREEMPTED = "Preempted to accommodate a workload "
 _RESERVED = messages.quota_reserved("")
 
 # The steps that an Event reports, by its reason.
@@ -71,7 +69,8 @@ def step_text(step: Step, attempts: int = 0, preempted_for: str = "") -> str:
     if step.reason == GAVE_UP:
         return gave_up(attempts)
     is_eviction = step.what == condition_types.EVICTED
-    if step.message.startswith(_PREEMPTED) and (preempted_for or not is_eviction):
+    # Its message has UIDs of a Workload that the user may not read.
+    if messages.is_preemption(step.message) and (preempted_for or not is_eviction):
         return f"preempted {preempted_for}" if is_eviction else step.reason
     reason = "" if step.reason == step.what else step.reason
     return ": ".join(part for part in (reason, _message(step)) if part)

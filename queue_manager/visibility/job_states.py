@@ -399,8 +399,14 @@ def refusal(workload: Workload | None) -> str:
 
 
 def is_judged(reserved: Condition | None) -> bool:
-    """Whether the QuotaReserved condition shows that the scheduler has tried the Workload."""
-    return reserved is not None and reserved.message != messages.PENDING_EVALUATION_MESSAGE
+    """Whether the QuotaReserved condition shows that the scheduler has tried the Workload.
+
+    When a victim's quota is released, its condition gets the message of the preemption, and keeps it until the
+    scheduler has tried the Workload again.
+    """
+    if reserved is None or messages.is_preemption(reserved.message):
+        return False
+    return reserved.message != messages.PENDING_EVALUATION_MESSAGE
 
 
 def _retry_at(

@@ -402,6 +402,21 @@ def test_an_untried_workload_waits_behind_others_whatever_its_condition() -> Non
     assert (row.reason, row.message) == BEHIND_OTHERS
 
 
+@pytest.mark.parametrize("uid", ["uid-w-other", ""])
+def test_a_victim_waits_behind_others_until_it_is_tried_again(uid: str) -> None:
+    """Behind the head of a StrictFIFO queue its condition keeps the message of the preemption."""
+    message = messages.preempted(uid, "uid-other", "InClusterQueue", "/u", "/u")
+    untried = cond("QuotaReserved", "False", "PendingEvaluation", message)
+    attempt = {**ATTEMPT, "reason": "Preempted", "cause": "for priority 20 of ClusterQueue u", "podCause": ""}
+    its = workload(
+        conditions=[cond("Evicted", reason="Preempted", message=message), untried],
+        status={"requeueHistory": {"attempts": [attempt]}},
+    )
+    row = job_row(job(), its, at(60))
+    assert (row.state, row.reason, row.message) == ("Pending", *BEHIND_OTHERS)
+    assert ps.reason(row) == "preempted for priority 20 of ClusterQueue u; waits behind others in q"
+
+
 BOOM = {"exit": 3, "ended": 20, "owner": "j"}
 ATTEMPT = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": "exit 3: boom"}
 

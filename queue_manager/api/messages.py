@@ -145,6 +145,11 @@ def preempted(uid: str, job_uid: str, reason: str, preemptor_path: str, victim_p
     )
 
 
+def is_preemption(message: str) -> bool:
+    """Whether the message is one of `preempted`."""
+    return _PREEMPTOR.match(message) is not None
+
+
 def preemptor_uid(message: str) -> str:
     """Return the UID of the preemptor's Workload from a message of `preempted`; "" if it has none."""
     found = _PREEMPTOR.match(message)

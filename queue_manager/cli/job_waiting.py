@@ -46,7 +46,7 @@ from queue_manager.visibility.job_states import (
     Shape,
     job_row,
     job_state,
-    refused_equivalent,
+    passed_over_for,
     refused_shapes,
 )
 from queue_manager.visibility.node_fit import NodeFacts
@@ -176,7 +176,7 @@ class JobWait:
         pods = await read_troubled_pods(self.client, [job], job.metadata.namespace)
         workloads = [workload] if workload is not None else []
         if workload is not None and job_state(job, workload, now) == JobState.PENDING:
-            equivalent = refused_equivalent(workload, await self._refused(workload.metadata.namespace))
+            equivalent = passed_over_for(workload, await self._refused(workload.metadata.namespace))
             workloads += [equivalent] if equivalent is not None else []
         rows = await rows_with_retries(self.client, [job], workloads, pods, now)
         (row,) = await with_refused_pods(self.client, rows, [job])

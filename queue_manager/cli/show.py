@@ -46,7 +46,7 @@ from queue_manager.visibility.history_texts import events_beside, short_object, 
 from queue_manager.visibility.index_map import MEANING, IndexMap, IndexSign
 from queue_manager.visibility.job_causes import cause_of, of_indexes
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, passed_over_for, refused_shapes
 from queue_manager.visibility.obstacles import local_queue_of, obstacles, unseen_class
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
@@ -125,11 +125,11 @@ async def _view(args: argparse.Namespace) -> JobView:
 
 
 async def equivalent_of(client: RestClient, workload: Workload | None) -> Workload | None:
-    """Return a Workload of the same shape that was tried and does not fit, while this one is pending."""
+    """Return the Workload whose reason also holds for this pending one (`passed_over_for`)."""
     if workload is None or workload.status.admission is not None or not workload.spec.active:
         return None
     others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
-    return refused_equivalent(workload, refused_shapes(others))
+    return passed_over_for(workload, refused_shapes(others))
 
 
 async def failure_of(client: RestClient, pods: Sequence[Pod]) -> Failure | None:
@@ -161,9 +161,9 @@ MAX_ROWS = 20  # maximum lines of the index map and rows of each table; JSON out
 
 DEMAND = (
     output.TableColumn("RESOURCE", lambda row: row.resource),
-    output.TableColumn("PER POD", lambda row: row.per_pod, right=True),
+    output.TableColumn("PER POD", lambda row: row.per_pod or "-", right=True),
     output.TableColumn("PODS", lambda row: str(row.pods), right=True),
-    output.TableColumn("REQUESTS", lambda row: row.total, right=True),
+    output.TableColumn("REQUESTS", lambda row: row.total or "-", right=True),
     output.TableColumn("HAS", lambda row: row.assigned or "-", right=True),
     output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
 )

@@ -319,7 +319,7 @@ async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> tuple[di
     """Return by Job UID the Workloads that the scheduler has tried, after all are tried or SCHEDULER_SECONDS, and
     whether those were not enough.
 
-    Each is the Job's own Workload or another one of the same shape: the scheduler's result is valid for both.
+    Each is the Job's own Workload or another one of the same shape: both can start, or neither can.
     """
     found: dict[str, Workload] = {}
     try:

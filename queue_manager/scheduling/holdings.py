@@ -187,7 +187,7 @@ def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> tuple[Usage,
     assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
     for pod_set in pod_sets:
         assigned = assignments.get(pod_set.name, PodSetAssignment())
-        running = msgspec.structs.replace(pod_set, count=_running(pod_set, assigned.count))
+        running = msgspec.structs.replace(pod_set, count=running_pods(pod_set.count, pod_set.minimum, assigned.count))
         requests = requests_of(running, covers_pods=True)
         for resource, flavor in assigned.flavors.items():
             fr = FlavorResource(flavor, resource)
@@ -211,8 +211,12 @@ def with_all_requests(holding: Holding, quotas: Iterable[FlavorResource]) -> Hol
     return holding._replace(usage=usage)
 
 
-def _running(pod_set: PodSetInfo, assigned: int | None) -> int:
-    """How many pods hold quota: with minCount the admitted number, without the pods that have been reclaimed."""
-    if pod_set.minimum is None or assigned is None:
-        return pod_set.count
-    return min(pod_set.count, max(assigned, pod_set.minimum))
+def running_pods(remaining: int, minimum: int | None, assigned: int | None) -> int:
+    """How many pods of a pod set hold quota: with minCount the admitted number, but no more than remain.
+
+    `remaining`: its pods that have not been reclaimed (`workload_info.remaining_pods`). `minimum`: its minCount.
+    `assigned`: the count of its assignment in status.admission.
+    """
+    if minimum is None or assigned is None:
+        return remaining
+    return min(remaining, max(assigned, minimum))

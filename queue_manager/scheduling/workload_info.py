@@ -174,13 +174,18 @@ def _may_preempt(workload: Workload) -> bool:
     return not imported or workload.condition(condition_types.EVICTED) is not None
 
 
-def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRules) -> PodSetInfo:
+def remaining_pods(pod_set: PodSet, workload: Workload) -> int:
+    """How many pods of a pod set of the Workload may still need quota: all but the reclaimed ones."""
     reclaimed = sum(r.count for r in workload.status.reclaimable_pods if r.name == pod_set.name)
+    return max(0, pod_set.count - reclaimed)
+
+
+def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRules) -> PodSetInfo:
     single = pod_requests(spec)
     negative = next((name for name, value in single.items() if value < 0), None)
     if negative:
         raise ValueError(f"negative request for {negative}")
-    count = max(0, pod_set.count - reclaimed)
+    count = remaining_pods(pod_set, workload)
     placement = {field: spec[field] for field in PLACEMENT_FIELDS if spec.get(field)} or ANYWHERE
     return PodSetInfo(intern(pod_set.name), count, rules.apply(single), placement, pod_set.min_count)
 

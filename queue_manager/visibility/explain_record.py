@@ -207,4 +207,5 @@ def _requested(case: Case) -> list[FlavorRow]:
             verdict="",
         )
         for row in demand(case.job, case.workload)
+        if row.total
     ]

@@ -42,8 +42,6 @@ ROUTINE = frozenset(
     )
 )
 _TIMEOUT = re.compile(rf"{re.escape(messages.pods_ready_timeout(''))}\S+")
-# `messages.preempted`, with UIDs of a Workload that its user may not read.
-_PREEMPTED = "Preempted to accommodate a workload "
 _RESERVED = messages.quota_reserved("")
 
 # The steps that an Event reports, by its reason.
@@ -71,7 +69,8 @@ def step_text(step: Step, attempts: int = 0, preempted_for: str = "") -> str:
     if step.reason == GAVE_UP:
         return gave_up(attempts)
     is_eviction = step.what == condition_types.EVICTED
-    if step.message.startswith(_PREEMPTED) and (preempted_for or not is_eviction):
+    # Its message has UIDs of a Workload that the user may not read.
+    if messages.is_preemption(step.message) and (preempted_for or not is_eviction):
         return f"preempted {preempted_for}" if is_eviction else step.reason
     reason = "" if step.reason == step.what else step.reason
     return ": ".join(part for part in (reason, _message(step)) if part)
@@ -82,7 +81,7 @@ def _message(step: Step) -> str:
     if text.startswith(_RESERVED):
         return f"in {text.removeprefix(_RESERVED)}"
     over = text.startswith(messages.previously("")) and not step.is_true
-    return "" if text in ROUTINE or _TIMEOUT.fullmatch(text) or over else quota(text) or text
+    return "" if text in ROUTINE or _TIMEOUT.fullmatch(text) or over else quota(step.reason, text) or text
 
 
 def events_beside(steps: Sequence[Step], events: Sequence[EventRow]) -> list[EventRow]:

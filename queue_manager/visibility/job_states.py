@@ -50,7 +50,7 @@ from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.pod_starts import has_run
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.running_or_starting import explain_running, explain_starting, is_between_tries, is_running
-from queue_manager.visibility.short_messages import like_another, plain
+from queue_manager.visibility.short_messages import NEVER_FITS, like_another, plain
 from queue_manager.visibility.shown_causes import cause_of_end
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
@@ -156,7 +156,7 @@ def job_rows(
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
     pods_of = pods_by_job(pods)
     rows = [
-        job_row(job, its, now, refused_equivalent(its, refused), pods_of.get(job.metadata.uid, ()), options)
+        job_row(job, its, now, passed_over_for(its, refused), pods_of.get(job.metadata.uid, ()), options)
         for job, its in seen
     ]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
@@ -174,7 +174,7 @@ Shape = tuple[Key, bytes]
 
 
 def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
-    """Return Workloads that the scheduler tried and that do not fit, by shape. It does not try others of that shape."""
+    """Return Workloads that the scheduler tried and that do not fit, by shape."""
     found: dict[Shape, Workload] = {}
     for workload in workloads:
         waits = workload.condition(condition_types.QUOTA_RESERVED)
@@ -185,7 +185,7 @@ def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
     return found
 
 
-_NO_FIT = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
+_NO_FIT = (reasons.WAITING_FOR_QUOTA, *NEVER_FITS)
 
 
 def refused_equivalent(workload: Workload | None, refused: Mapping[Shape, Workload]) -> Workload | None:
@@ -194,6 +194,20 @@ def refused_equivalent(workload: Workload | None, refused: Mapping[Shape, Worklo
         return None
     equivalent = refused.get(_shape(workload))
     return equivalent if equivalent is not None and equivalent.metadata.uid != workload.metadata.uid else None
+
+
+def passed_over_for(workload: Workload | None, refused: Mapping[Shape, Workload]) -> Workload | None:
+    """Return the Workload in `refused` whose reason also holds for this one, which is not tried itself.
+
+    If one can never fit, none of its shape can. A lack of free quota holds only for those that the scheduler has passed
+    over, as their QuotaReserved condition then says (BEHAVIOUR.md#q10-equivalent-workloads): in a StrictFIFO queue, a
+    Workload also waits for those before it.
+    """
+    equivalent = refused_equivalent(workload, refused)
+    own, its = (each.condition(condition_types.QUOTA_RESERVED) if each else None for each in (workload, equivalent))
+    never_fits = its is not None and its.reason in NEVER_FITS
+    is_passed_over = own is not None and own.message == messages.EQUIVALENT_MESSAGE
+    return equivalent if never_fits or is_passed_over else None
 
 
 def _shape(workload: Workload) -> Shape:
@@ -209,7 +223,7 @@ def job_row(
     pods: Iterable[Pod] = (),
     options: JobControllerOptions = DEFAULT_OPTIONS,
 ) -> JobRow:
-    """Return the row of a Job. `equivalent`: a Workload with equal requests that was tried and does not fit."""
+    """Return the row of a Job. `equivalent`: a Workload whose reason also holds for this one (`passed_over_for`)."""
     state = job_state(job, workload, now)
     reason, message = explain_state(job, workload, state, now, equivalent)
     waited, ran = times_of(job, workload, now)
@@ -342,7 +356,7 @@ def explain_state(
 ) -> tuple[str, str]:
     """Return (reason, message) of the state; both are "" where the state needs no explanation.
 
-    `equivalent`: a Workload with equal requests that was tried and does not fit.
+    `equivalent`: a Workload whose reason also holds for this one (`passed_over_for`).
     """
     if job is not None and state in (JobState.FAILED, JobState.SUCCEEDED):
         kind = FAILED if state == JobState.FAILED else COMPLETE
@@ -369,7 +383,7 @@ def explain_state(
         kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED
         waiting = workload.condition(kind)
         if state == JobState.PENDING and not is_judged(waiting):
-            if equivalent is not None:  # the scheduler reports only on the first of each shape
+            if equivalent is not None:
                 return reasons.PENDING_EVALUATION, like_another(job_name(equivalent), refusal(equivalent))
             return reasons.PENDING_EVALUATION, f"waits behind others in {workload.spec.queue_name}"
         if waiting is not None and waiting.reason.startswith(reasons.DEACTIVATED):  # until its requeue is written
@@ -385,8 +399,14 @@ def refusal(workload: Workload | None) -> str:
 
 
 def is_judged(reserved: Condition | None) -> bool:
-    """Whether the QuotaReserved condition shows that the scheduler has tried the Workload."""
-    return reserved is not None and reserved.message != messages.PENDING_EVALUATION_MESSAGE
+    """Whether the QuotaReserved condition shows that the scheduler has tried the Workload.
+
+    When a victim's quota is released, its condition gets the message of the preemption, and keeps it until the
+    scheduler has tried the Workload again.
+    """
+    if reserved is None or messages.is_preemption(reserved.message):
+        return False
+    return reserved.message != messages.PENDING_EVALUATION_MESSAGE
 
 
 def _retry_at(

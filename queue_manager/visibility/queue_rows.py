@@ -1,8 +1,8 @@
 """One row per ClusterQueue: pending and running Workloads, and usage of each quota. Pure.
 
 All numbers are computed from one list of Workloads, so that they are consistent with each other. The status of a
-ClusterQueue has the same numbers, but may be of another time. The usage of a Workload is its assignment less the pods
-whose quota is released (reclaimablePods).
+ClusterQueue has the same numbers, but may be of another time. The usage of a Workload is its assignment for the pods
+that hold quota (`holdings.running_pods`): not for those whose quota is released (reclaimablePods).
 
 The API does not record how much a ClusterQueue lends, so it is bounded. Let B be the amount that all members of the
 tree of cohorts borrow, U(i) the unused quota that member i may lend, and C the quota of the Cohorts themselves. Member
@@ -20,11 +20,22 @@ import msgspec
 
 from job_controller.model import Condition, Job
 from queue_manager.api import condition_types, keys, policy_values, reasons
-from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Quantity, ResourceQuota, Workload, stops
+from queue_manager.api.types import (
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    PodSetAssignment,
+    Quantity,
+    ResourceQuota,
+    Workload,
+    stops,
+)
 from queue_manager.scheduling.amounts import amount, text
+from queue_manager.scheduling.holdings import running_pods
 from queue_manager.scheduling.quota_forest import QuotaForest
 from queue_manager.scheduling.quota_state import quotas_of
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.scheduling.workload_info import remaining_pods
 from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_times import job_times, life_of
 from queue_manager.visibility.unlisted_queues import is_unlisted
@@ -238,12 +249,13 @@ class _Member(NamedTuple):
 
 
 def usage(workload: Workload) -> Usage:
-    """Return the quota that a Workload holds according to status.admission."""
+    """Return the quota that a Workload holds: the share of its pods that run in the amounts of status.admission."""
     admission, found = workload.status.admission, Usage()
-    reclaimed = {pods.name: pods.count for pods in workload.status.reclaimable_pods}
-    for assigned in admission.pod_set_assignments if admission is not None else ():
+    assignments = {each.name: each for each in admission.pod_set_assignments} if admission is not None else {}
+    for pod_set in workload.spec.pod_sets:
+        assigned = assignments.get(pod_set.name, PodSetAssignment())
         count = assigned.count or 0
-        running = max(0, count - reclaimed.get(assigned.name, 0))
+        running = running_pods(remaining_pods(pod_set, workload), pod_set.min_count, assigned.count)
         for resource, quantity in assigned.resource_usage.items():
             fr = FlavorResource(assigned.flavors.get(resource, ""), resource)
             all_of_it = amount(resource, quantity)

@@ -12,7 +12,12 @@ from queue_manager.scheduling.pod_requests import pod_requests
 
 
 class DemandRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One resource of one pod set. Quantities are written as in the API; assigned ones are "" before admission."""
+    """One resource of one pod set. Quantities are written as in the API.
+
+    `per_pod` and `total` are "" for a resource that the Workload holds although its pod template does not request it:
+    a transformation, a default or an overhead has added it (BEHAVIOUR.md#q15-counted-requests). `assigned` is ""
+    before admission.
+    """
 
     pod_set: str
     resource: str
@@ -39,15 +44,17 @@ def _rows(pod_set: PodSet, given: PodSetAssignment | None) -> list[DemandRow]:
         requests = pod_requests(pod_set.template.get("spec") or {})
     except ValueError:  # not a quantity: the queue rejects the Job with a reason of its own
         requests = {}
+    per_pod = {name: text(name, amount) for name, amount in requests.items()}
+    total = {name: text(name, amount * pod_set.count) for name, amount in requests.items()}
     usage = given.resource_usage if given is not None else {}
     names = sorted({*requests, *usage})
     return [
         DemandRow(
             pod_set=pod_set.name,
             resource=name,
-            per_pod=text(name, requests.get(name, 0)),
+            per_pod=per_pod.get(name, ""),
             pods=pod_set.count,
-            total=text(name, requests.get(name, 0) * pod_set.count),
+            total=total.get(name, ""),
             assigned=str(usage.get(name, "")),
             assigned_pods=given.count if given is not None else None,
             flavor=given.flavors.get(name, "") if given is not None else "",

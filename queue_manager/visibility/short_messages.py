@@ -7,6 +7,7 @@ The sentence of `sluice explain` is in `dominant_reason` and `pending_sentences`
 from __future__ import annotations
 
 import re
+from functools import reduce
 
 from job_controller.reasons import (
     BACKOFF_LIMIT_EXCEEDED,
@@ -34,7 +35,10 @@ _CAPACITY = re.compile(
     r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), previously considered podsets requests "
     r"\((?P<before>[^)]*)\) \+ current podset request \((?P<asked>[^)]*)\) > maximum capacity \((?P<limit>[^)]*)\)"
 )
-_LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
+_MISMATCH = re.compile(  # by `flavor_matching.refusal`
+    r"untolerated taint \{[^{}]*\} in flavor [^\s,;]+|flavor [^\s,;]+ doesn't match node affinity"
+)
+_LACKS = (_UNCOVERED, _UNUSED, _CAPACITY, _MISMATCH)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
 # Reasons of evictions that took the quota back, whatever the pods of the Job did.
 TAKEN_BACK = (
@@ -44,8 +48,8 @@ TAKEN_BACK = (
     reasons.ADMISSION_CHECK,
 )
 NEVER = "can never start: "
-_NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
-_NEVER_ADMITTED = (*_NEVER_FITS, reasons.MISCONFIGURED)
+NEVER_FITS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # valid for every Workload of the same shape
+_NEVER_ADMITTED = (*NEVER_FITS, reasons.MISCONFIGURED)
 _VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$")
 _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
@@ -97,8 +101,8 @@ def plain(
         return like_another(equivalent, equivalent_reason)
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
         return message  # a message of Sluice, already short
-    text = quota(message)
-    never = NEVER if text and reason in _NEVER_FITS else ""
+    text = quota(reason, message)
+    never = NEVER if text and reason in NEVER_FITS else ""
     return f"{never}{text}" if text else ": ".join(part for part in (reason, message) if part)
 
 
@@ -166,18 +170,26 @@ def gave_up(attempts: int) -> str:
     return f"gave up after {attempts} {'attempt' if attempts == 1 else 'attempts'}" if attempts else "gave up"
 
 
-def quota(message: str) -> str:
-    """Return the shortage in a message: `needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; else ""."""
+def quota(reason: str, message: str) -> str:
+    """Return the shortage in a message: `needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; else "".
+
+    Flavors that do not match the pods are named if that is the reason (NoMatchingFlavor). For another reason there is a
+    flavor that matches, and only what that one lacks is said.
+    """
     text = _PREFIX.sub("", message)
     found = sorted((match for kind in _LACKS for match in kind.finditer(text)), key=lambda match: match.start())
-    rest = _UNUSED.sub("", _CAPACITY.sub("", _UNCOVERED.sub("", text)))
-    if not found or rest.strip(",; "):
+    rest = reduce(lambda left, kind: kind.sub("", left), _LACKS, text)
+    if rest.strip(",; "):
         return ""
+    if reason != reasons.NO_MATCHING_FLAVOR:
+        found = [match for match in found if match.re is not _MISMATCH]
     several = len({match["flavor"] for match in found if match.re is _CAPACITY}) > 1
     return "; ".join(_lack(match, several) for match in found)
 
 
 def _lack(match: re.Match[str], several: bool) -> str:
+    if match.re is _MISMATCH:
+        return match[0]
     if match.re is _UNCOVERED:
         return f"queue has no quota for {match['resource']}"
     if match.re is _UNUSED:

@@ -154,7 +154,7 @@ def job_view(
     """Return the record of a Job, of its Workload, or of both.
 
     `cluster_queue`: the ClusterQueue of its LocalQueue, used while it holds no quota. `failure`: of the pod that failed
-    last. `equivalent`: a Workload of the same shape that was tried and does not fit.
+    last. `equivalent`: a Workload whose reason also holds for this one (`passed_over_for`).
     `nodes`: None if they are not visible.
 
     Raises ValueError if neither a Job nor a Workload is given.

@@ -11,6 +11,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
+from queue_manager.cli import ps
 from queue_manager.cli.ps import time
 from queue_manager.cli.row_changes import aged
 from queue_manager.visibility.job_causes import were_ready
@@ -332,11 +333,11 @@ def test_time_is_what_a_job_waited_if_it_waits_else_what_it_ran(its: Workload, s
 
 def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:
     jobs = [job(name) for name in ("first", "same", "larger", "bypassed")]
-    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
-    bypassed = cond("QuotaReserved", "False", "WaitingForQuota", messages.EQUIVALENT_MESSAGE)
+    never = cond("QuotaReserved", "False", "ExceedsMaxQuota", "too large")
+    bypassed = cond("QuotaReserved", "False", "ExceedsMaxQuota", messages.EQUIVALENT_MESSAGE)
     workloads = [
         workload("bypassed", conditions=[bypassed]),
-        workload("first", conditions=[waits]),
+        workload("first", conditions=[never]),
         workload("same"),
         workload("larger", requests={"cpu": "2"}),
     ]
@@ -347,25 +348,49 @@ def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:
         "larger": "",
         "bypassed": "first",
     }
-    assert rows["same"].message == "WaitingForQuota: too full, like Job first with the same requests"
+    assert rows["same"].message == "ExceedsMaxQuota: too large, like Job first with the same requests"
     assert rows["larger"].message == "waits behind others in q"
+
+
+def test_quota_that_one_lacks_is_named_for_those_that_say_they_are_passed_over() -> None:
+    """In a StrictFIFO queue `second` is tried after `first` only, and needs more quota than that one does.
+
+    A BestEffortFIFO queue passes both over. Between that and the write of the condition, `second` only waits behind
+    others, which is true in both kinds of queue.
+    """
+    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
+    bypassed = cond("QuotaReserved", "False", "WaitingForQuota", messages.EQUIVALENT_MESSAGE)
+    workloads = [
+        workload("first", conditions=[waits]),
+        workload("second"),
+        workload("bypassed", conditions=[bypassed]),
+    ]
+    rows = {
+        row.name: row for row in job_rows([job(name) for name in ("first", "second", "bypassed")], workloads, at(0))
+    }
+    said = {name: (row.equivalent, ps.reason(row)) for name, row in rows.items()}
+    assert said == {
+        "first": ("", "WaitingForQuota: too full"),
+        "second": ("", "waits behind others in q"),
+        "bypassed": ("first", "WaitingForQuota: too full, like Job first with the same requests"),
+    }
 
 
 def test_jobs_of_one_shape_differ_only_in_their_own_labels() -> None:
     """The Job controller's defaults put them into each template."""
-    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
-    workloads = [workload("first", conditions=[waits]), workload("same")]
+    never = cond("QuotaReserved", "False", "ExceedsMaxQuota", "too large")
+    workloads = [workload("first", conditions=[never]), workload("same")]
     for its in workloads:
         marks = {"batch.kubernetes.io/job-name": its.metadata.name, "controller-uid": its.metadata.uid}
         its.spec.pod_sets[0].template["metadata"] = {"labels": marks}
     rows = {row.name: row for row in job_rows([job("first"), job("same")], workloads, at(0))}
-    assert rows["same"].message == "WaitingForQuota: too full, like Job first with the same requests"
+    assert rows["same"].message == "ExceedsMaxQuota: too large, like Job first with the same requests"
 
 
 @pytest.mark.parametrize("over", [{"active": False}, {"conditions": [cond("Finished")]}])
 def test_an_admitted_job_is_not_named_as_the_refused_one(over: dict) -> None:
-    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
-    past = workload("past", **{**over, "conditions": [waits, *over.get("conditions", [])]})
+    never = cond("QuotaReserved", "False", "ExceedsMaxQuota", "too large")
+    past = workload("past", **{**over, "conditions": [never, *over.get("conditions", [])]})
     rows = {row.name: row for row in job_rows([job("past"), job("same")], [past, workload("same")], at(0))}
     assert rows["same"].message == "waits behind others in q"
 
@@ -375,6 +400,21 @@ def test_an_untried_workload_waits_behind_others_whatever_its_condition() -> Non
     untried = cond("QuotaReserved", "False", "PendingEvaluation", messages.PENDING_EVALUATION_MESSAGE)
     row = job_row(job(), workload(conditions=[untried]), at(60))
     assert (row.reason, row.message) == BEHIND_OTHERS
+
+
+@pytest.mark.parametrize("uid", ["uid-w-other", ""])
+def test_a_victim_waits_behind_others_until_it_is_tried_again(uid: str) -> None:
+    """Behind the head of a StrictFIFO queue its condition keeps the message of the preemption."""
+    message = messages.preempted(uid, "uid-other", "InClusterQueue", "/u", "/u")
+    untried = cond("QuotaReserved", "False", "PendingEvaluation", message)
+    attempt = {**ATTEMPT, "reason": "Preempted", "cause": "for priority 20 of ClusterQueue u", "podCause": ""}
+    its = workload(
+        conditions=[cond("Evicted", reason="Preempted", message=message), untried],
+        status={"requeueHistory": {"attempts": [attempt]}},
+    )
+    row = job_row(job(), its, at(60))
+    assert (row.state, row.reason, row.message) == ("Pending", *BEHIND_OTHERS)
+    assert ps.reason(row) == "preempted for priority 20 of ClusterQueue u; waits behind others in q"
 
 
 BOOM = {"exit": 3, "ended": 20, "owner": "j"}

@@ -38,7 +38,7 @@ def holder(queue: str, cpu: str, **more: Any) -> Workload:
     """A Workload that holds so much cpu of the ClusterQueue, for 4 pods."""
     flavors = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": cpu}, "count": 4}
     status = {"admission": {"clusterQueue": queue, "podSetAssignments": [flavors]}, **more}
-    return workload(f"in-{queue}", conditions=admitted(), status=status)
+    return workload(f"in-{queue}", conditions=admitted(), status=status, count=4)
 
 
 def test_quota_in_use_is_computed_from_the_workloads_not_the_status() -> None:
@@ -57,6 +57,22 @@ def test_pods_that_have_given_back_their_quota_use_none() -> None:
     some = holder("cq", "2", reclaimablePods=[{"name": "main", "count": 3}])
     (row,) = queue_rows([cluster_queue()], [], [some], at(0))
     assert row.quotas[0].used == "500m"
+
+
+@pytest.mark.parametrize(("succeeded", "used"), [(0, "6"), (3, "6"), (5, "5"), (10, "0")])
+def test_a_partly_admitted_job_uses_quota_for_no_more_pods_than_remain(succeeded: int, used: str) -> None:
+    """Of 10 pods 6 were admitted. A pod that succeeds makes room for one of the others, while there are enough."""
+    flavors = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "6"}, "count": 6}
+    status = {
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [flavors]},
+        "reclaimablePods": [{"name": "main", "count": succeeded}],
+    }
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    pod_sets = [{"name": "main", "count": 10, "minCount": 2, "template": template}]
+    (row,) = queue_rows(
+        [cluster_queue()], [], [workload(conditions=admitted(), status=status, podSets=pod_sets)], at(0)
+    )
+    assert row.quotas[0].used == used
 
 
 Member = tuple[ClusterQueue, Workload]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.api import messages
+from queue_manager.scheduling.flavor_matching import refusal
 from queue_manager.visibility.short_messages import GAVE_UP, event_reason, never_starts, plain
+from tests.unit.visibility.build import flavor
 
 MAIN = "couldn't assign flavors to pod set main: "
 UNUSED = messages.insufficient_unused("cpu", "a", "1")
@@ -73,6 +75,29 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
 )
 def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str, says: str) -> None:
     assert plain(reason, message, attempts=3, equivalent="never") == says
+
+
+TAINTS = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "old", "effect": "NoExecute"}]
+SELECTING = {"nodeSelector": {"zone": "b"}}
+OTHER_ZONE = refusal(flavor("f1", nodeLabels={"zone": "a"}), SELECTING)
+TAINTED, TAINTED_TOO = (refusal(flavor(f"f.{i}", nodeTaints=[taint]), {}) for i, taint in enumerate(TAINTS))
+
+
+@pytest.mark.parametrize(
+    ("reason", "texts", "says"),
+    [
+        ("ExceedsMaxQuota", [OTHER_ZONE, TOO_LARGE], "can never start: asks 64 cpu, queue limit 4"),
+        ("WaitingForQuota", [OTHER_ZONE, UNUSED], "needs 1 more cpu (a)"),
+        ("WaitingForQuota", [UNUSED, TAINTED, TAINTED_TOO], "needs 1 more cpu (a)"),
+        ("NoMatchingFlavor", [OTHER_ZONE], f"can never start: {OTHER_ZONE}"),
+        ("NoMatchingFlavor", [OTHER_ZONE, TAINTED_TOO], f"can never start: {OTHER_ZONE}; {TAINTED_TOO}"),
+        ("NoMatchingFlavor", [UNUSED, TAINTED], f"can never start: needs 1 more cpu (a); {TAINTED}"),
+        ("WaitingForQuota", [TAINTED, "new words"], f"WaitingForQuota: {MAIN}{TAINTED}, new words"),
+    ],
+)
+def test_flavors_that_do_not_match_are_named_only_if_none_matches(reason: str, texts: list[str], says: str) -> None:
+    """The quota of one resource may be short, and no flavor of another one match: then both are said."""
+    assert plain(reason, f"{MAIN}{', '.join(texts)}") == says
 
 
 @pytest.mark.parametrize(

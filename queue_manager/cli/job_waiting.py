@@ -41,13 +41,14 @@ from queue_manager.visibility.followed_states import STARTED, ShownState, contin
 from queue_manager.visibility.job_causes import of_indexes
 from queue_manager.visibility.job_states import (
     AWAITS_NODE,
+    NO_REFUSALS,
     JobRow,
     JobState,
-    Shape,
+    Refusals,
     job_row,
     job_state,
     passed_over_for,
-    refused_shapes,
+    refusals_in,
 )
 from queue_manager.visibility.node_fit import NodeFacts
 from queue_manager.visibility.obstacles import (
@@ -101,7 +102,7 @@ class JobWait:
     _failed: dict[Key, int] = field(default_factory=dict)  # pods, as of then
     _queues: ReadableQueues | None = None
     _queues_at: float = 0.0
-    _refused_shapes: dict[str, tuple[float, dict[Shape, Workload]]] = field(default_factory=dict)  # with the time read
+    _refusals: dict[str, tuple[float, Refusals]] = field(default_factory=dict)  # by namespace, with the time read
     _nodes: Sequence[NodeFacts] | None = None  # read once: they do not change while `sluice up` runs
     _are_nodes_read: bool = False
 
@@ -182,12 +183,12 @@ class JobWait:
         (row,) = await with_refused_pods(self.client, rows, [job])
         return row
 
-    async def _refused(self, namespace: str) -> dict[Shape, Workload]:
-        """Return the Workloads that do not fit, by shape, as of at most QUEUES_SECONDS ago."""
-        read_at, found = self._refused_shapes.get(namespace, (float("-inf"), {}))
+    async def _refused(self, namespace: str) -> Refusals:
+        """Return the Workloads that do not fit, as of at most QUEUES_SECONDS ago."""
+        read_at, found = self._refusals.get(namespace, (float("-inf"), NO_REFUSALS))
         if monotonic() - read_at > QUEUES_SECONDS:
-            found = refused_shapes(await self.client.list(WORKLOADS, namespace, type=Workload))
-            self._refused_shapes[namespace] = (monotonic(), found)
+            found = refusals_in(await self.client.list(WORKLOADS, namespace, type=Workload))
+            self._refusals[namespace] = (monotonic(), found)
         return found
 
     def _loss(self, key: Key, job: Job, workload: Workload | None, now: datetime) -> str:

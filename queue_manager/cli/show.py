@@ -46,7 +46,7 @@ from queue_manager.visibility.history_texts import events_beside, short_object, 
 from queue_manager.visibility.index_map import MEANING, IndexMap, IndexSign
 from queue_manager.visibility.job_causes import cause_of, of_indexes
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, passed_over_for, refused_shapes
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, passed_over_for, refusals_in
 from queue_manager.visibility.obstacles import local_queue_of, obstacles, unseen_class
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
@@ -129,7 +129,7 @@ async def equivalent_of(client: RestClient, workload: Workload | None) -> Worklo
     if workload is None or workload.status.admission is not None or not workload.spec.active:
         return None
     others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
-    return passed_over_for(workload, refused_shapes(others))
+    return passed_over_for(workload, refusals_in(others))
 
 
 async def failure_of(client: RestClient, pods: Sequence[Pod]) -> Failure | None:

@@ -40,7 +40,7 @@ from queue_manager.cli.standard_streams import say
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request, Response
-from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
+from queue_manager.visibility.job_states import is_judged, refusals_in, refused_equivalent
 from queue_manager.visibility.obstacles import (
     CREATED,
     Obstacle,
@@ -340,7 +340,7 @@ async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
             if is_judged(workload.condition(condition_types.QUOTA_RESERVED)):
                 return workload
             if refused is None:  # list only once: a namespace may have many Workloads
-                refused = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
+                refused = refusals_in(await client.list(WORKLOADS, namespace, type=Workload))
             equivalent = refused_equivalent(workload, refused)
             if equivalent is not None:
                 return equivalent

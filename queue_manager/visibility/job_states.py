@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -152,11 +153,11 @@ def job_rows(
     `options`: of the Job controller, whose backoff ends at the time of the next try.
     """
     by_job = workloads_by_job(workloads)
-    refused = refused_shapes(by_job.values())
+    refusals = refusals_in(by_job.values())
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
     pods_of = pods_by_job(pods)
     rows = [
-        job_row(job, its, now, passed_over_for(its, refused), pods_of.get(job.metadata.uid, ()), options)
+        job_row(job, its, now, passed_over_for(its, refusals), pods_of.get(job.metadata.uid, ()), options)
         for job, its in seen
     ]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
@@ -173,41 +174,61 @@ def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
 Shape = tuple[Key, bytes]
 
 
-def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
-    """Return Workloads that the scheduler tried and that do not fit, by shape."""
-    found: dict[Shape, Workload] = {}
+class Refusals(NamedTuple):
+    """Workloads that the scheduler tried and that do not fit, by shape.
+
+    `in_order`: LocalQueues in which Workloads of other shapes wait to be tried. Such a queue is StrictFIFO: a
+    BestEffortFIFO queue tries each shape immediately.
+    """
+
+    by_shape: Mapping[Shape, Workload]
+    in_order: frozenset[Key]
+
+
+NO_REFUSALS = Refusals({}, frozenset())
+
+
+def refusals_in(workloads: Iterable[Workload]) -> Refusals:
+    """Return what the conditions of these Workloads say of those with the same requests."""
+    refused, untried = dict[Shape, Workload](), list[Workload]()
     for workload in workloads:
         waits = workload.condition(condition_types.QUOTA_RESERVED)
-        over = not workload.spec.active or workload.is_true(condition_types.FINISHED)
-        if waits is None or over or waits.reason not in _NO_FIT or waits.message == messages.EQUIVALENT_MESSAGE:
+        if not workload.spec.active or workload.is_true(condition_types.FINISHED):
             continue
-        found.setdefault(_shape(workload), workload)
-    return found
+        if not is_judged(waits):
+            untried.append(workload)
+        elif waits is not None and waits.reason in _NO_FIT and waits.message != messages.EQUIVALENT_MESSAGE:
+            refused.setdefault(_shape(workload), workload)
+    queues = {queue for queue, _ in refused}
+    waiting = (each for each in untried if each.local_queue in queues)
+    return Refusals(refused, frozenset(each.local_queue for each in waiting if _shape(each) not in refused))
 
 
 _NO_FIT = (reasons.WAITING_FOR_QUOTA, *NEVER_FITS)
 
 
-def refused_equivalent(workload: Workload | None, refused: Mapping[Shape, Workload]) -> Workload | None:
-    """Return the Workload in `refused` that has the same shape as this one, if this one holds no quota."""
-    if not refused or workload is None or workload.is_true(condition_types.QUOTA_RESERVED):
+def refused_equivalent(workload: Workload | None, refusals: Refusals) -> Workload | None:
+    """Return the refused Workload that has the same shape as this one, if this one holds no quota."""
+    if not refusals.by_shape or workload is None or workload.is_true(condition_types.QUOTA_RESERVED):
         return None
-    equivalent = refused.get(_shape(workload))
+    equivalent = refusals.by_shape.get(_shape(workload))
     return equivalent if equivalent is not None and equivalent.metadata.uid != workload.metadata.uid else None
 
 
-def passed_over_for(workload: Workload | None, refused: Mapping[Shape, Workload]) -> Workload | None:
-    """Return the Workload in `refused` whose reason also holds for this one, which is not tried itself.
+def passed_over_for(workload: Workload | None, refusals: Refusals) -> Workload | None:
+    """Return the refused Workload whose reason also holds for this one, which is not tried itself.
 
-    If one can never fit, none of its shape can. A lack of free quota holds only for those that the scheduler has passed
-    over, as their QuotaReserved condition then says (BEHAVIOUR.md#q10-equivalent-workloads): in a StrictFIFO queue, a
-    Workload also waits for those before it.
+    If one can never fit, none of its shape can. A lack of free quota holds only for those that do not wait for
+    Workloads of another shape first (BEHAVIOUR.md#q10-equivalent-workloads).
     """
-    equivalent = refused_equivalent(workload, refused)
-    own, its = (each.condition(condition_types.QUOTA_RESERVED) if each else None for each in (workload, equivalent))
+    equivalent = refused_equivalent(workload, refusals)
+    if workload is None or equivalent is None:
+        return None
+    own, its = (each.condition(condition_types.QUOTA_RESERVED) for each in (workload, equivalent))
     never_fits = its is not None and its.reason in NEVER_FITS
     is_passed_over = own is not None and own.message == messages.EQUIVALENT_MESSAGE
-    return equivalent if never_fits or is_passed_over else None
+    is_untried = not is_judged(own) and workload.local_queue not in refusals.in_order
+    return equivalent if never_fits or is_passed_over or is_untried else None
 
 
 def _shape(workload: Workload) -> Shape:

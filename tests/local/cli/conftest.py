@@ -104,14 +104,12 @@ class User:
 
 @pytest.fixture
 def user(cluster: Callable[..., Up | Fleet], tmp_path: Path) -> Callable[..., User]:
-    """Start a cluster for a user; `timeout` is that of waitForPodsReady, `retention` that of finished Workloads, and
-    `reason_period` the pendingReasonPeriod."""
+    """Start a cluster for a user; `timeout` is that of waitForPodsReady, `retention` that of finished Workloads."""
 
-    def begin(timeout: str = "30m", retention: str = "", reason_period: str = "") -> User:
+    def begin(timeout: str = "30m", retention: str = "") -> User:
         config = tmp_path / "config.yaml"
         kept = f"objectRetentionPolicies: {{workloads: {{afterFinished: {retention}}}}}\n" if retention else ""
-        period = f"pendingReasonPeriod: {reason_period}\n" if reason_period else ""
-        config.write_text(CONFIG.format(timeout=timeout) + kept + period)
+        config.write_text(CONFIG.format(timeout=timeout) + kept)
         return User(cluster(config.read_text()), config)
 
     return begin

@@ -542,7 +542,7 @@ def test_ctrl_c_of_run_before_the_job_is_created_says_that_nothing_was_created(t
 
 @EMBEDDED
 async def test_a_wait_names_the_job_with_equal_requests_that_does_not_fit(user: Begin) -> None:
-    me = user(reason_period="1s")  # after which `second` says that it is passed over
+    me = user()
     for name in ("holder", "first", "second"):
         me.submit(name, cpu="2")
     await me.until_state("holder", "Running")

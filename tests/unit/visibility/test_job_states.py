@@ -352,18 +352,29 @@ def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:
     assert rows["larger"].message == "waits behind others in q"
 
 
-def test_quota_that_one_lacks_is_named_for_those_that_say_they_are_passed_over() -> None:
-    """In a StrictFIFO queue `second` is tried after `first` only, and needs more quota than that one does.
+LIKE_FIRST = "WaitingForQuota: too full, like Job first with the same requests"
 
-    A BestEffortFIFO queue passes both over. Between that and the write of the condition, `second` only waits behind
-    others, which is true in both kinds of queue.
-    """
+
+@pytest.mark.parametrize(
+    ("others", "said_of_second"),
+    [
+        ({}, ("first", LIKE_FIRST)),
+        ({"requests": {"cpu": "2"}}, ("", "waits behind others in q")),
+        ({"requests": {"cpu": "2"}, "queueName": "another"}, ("first", LIKE_FIRST)),
+    ],
+    ids=["all are equal", "one of another shape waits to be tried", "that waits in another queue"],
+)
+def test_quota_that_one_lacks_is_named_for_those_that_wait_for_nothing_else(
+    others: dict[str, Any], said_of_second: tuple[str, str]
+) -> None:
+    """As long as a Workload of another shape waits to be tried the queue is StrictFIFO: `second` may be behind it."""
     waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
     bypassed = cond("QuotaReserved", "False", "WaitingForQuota", messages.EQUIVALENT_MESSAGE)
     workloads = [
         workload("first", conditions=[waits]),
         workload("second"),
         workload("bypassed", conditions=[bypassed]),
+        workload("other", **others),
     ]
     rows = {
         row.name: row for row in job_rows([job(name) for name in ("first", "second", "bypassed")], workloads, at(0))
@@ -371,8 +382,8 @@ def test_quota_that_one_lacks_is_named_for_those_that_say_they_are_passed_over()
     said = {name: (row.equivalent, ps.reason(row)) for name, row in rows.items()}
     assert said == {
         "first": ("", "WaitingForQuota: too full"),
-        "second": ("", "waits behind others in q"),
-        "bypassed": ("first", "WaitingForQuota: too full, like Job first with the same requests"),
+        "second": said_of_second,
+        "bypassed": ("first", LIKE_FIRST),
     }
 
 

@@ -76,7 +76,7 @@ class QuotaCache:
         self.protection_listeners: list[Callable[[str], None]] = []
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
-        # Called with the Workloads for whose requests another reason holds since now, than for their last refusal.
+        # Called with the Workloads that are passed over for another reason than before.
         self.reason_listeners: list[Callable[[Sequence[Key]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
         self._released_quota = ReleasedQuota()

@@ -377,7 +377,7 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     if info.uid == reservation.info.uid:
         return True
     if queue.name == reservation.cluster_queue:
-        return _is_before(state, queue, info, reservation.info)
+        return _passes_in_queue(state, queue, info, reservation.info)
     if info.priority <= reservation.info.priority:
         return False
     preemptor = state.queues.get(reservation.cluster_queue)
@@ -387,7 +387,7 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     return any(each is safe for each in queue.node.path())
 
 
-def _is_before(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
+def _passes_in_queue(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
     """Whether `one` may take what is kept for `other` in their ClusterQueue: it is ordered before it; past usage orders
     those of one priority. In a StrictFIFO queue it needs a higher priority, since it keeps the other one from being
     tried.

@@ -55,7 +55,7 @@ def assume(
 
     `min_runtime`: seconds from its admission for which it is not preempted.
     """
-    _try_others_after(state, queues, decision)
+    _release_other_flavors(state, queues, decision)
     candidate, second = decision.info, now.replace(microsecond=0)  # as API times
     admitted, longest = not state.checks_of(decision.cluster_queue), candidate.longest_run
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
@@ -81,7 +81,7 @@ def assume(
 
 def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> list[Victim]:
     """Reserve quota for the preemptor and mark its victims as evicted. Returns the victims to be evicted now."""
-    _try_others_after(state, queues, decision)
+    _release_other_flavors(state, queues, decision)
     state.reserve(decision.reservation)
     queues.refused(decision)
     running = [victim for victim in decision.victims if not victim.holding.evicted]
@@ -90,12 +90,8 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
     return running
 
 
-def _try_others_after(state: SchedulerState, queues: Queues, decision: Admit | Preempt) -> None:
-    """Record who is to be tried because of a decision, which is not applied yet.
-
-    Preemptors that it overtakes; and those from whom quota was kept for it that it does not use.
-    """
-    queues.try_first(decision.cluster_queue, cycle.overtaken(state, decision))
+def _release_other_flavors(state: SchedulerState, queues: Queues, decision: Admit | Preempt) -> None:
+    """Before a decision is applied, record that others are to be tried if it does not use what was kept for it."""
     before = state.reservations.get(decision.info.uid)
     if before is not None and before.usage != decision.assignment.usage:
         queues.retry_at_rest(state.relatives(decision.cluster_queue))

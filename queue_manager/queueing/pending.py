@@ -384,11 +384,7 @@ class PendingWorkloads:
         come within reach before the answer can change; None: unknown.
         """
         info = self._where.get(key)
-        if info is None or key in self._delayed or key in self._refused:
-            return
-        if retry is Retry.NEXT_CYCLE:
-            if self._preempting.get(key) is False:
-                self._return(info)
+        if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
             return
         if kept_back:
             self._kept_back[key] = None

@@ -42,7 +42,6 @@ class Queues:
         self.ledger = UsageLedger()
         self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
-        self._first: list[tuple[str, Key]] = []  # (ClusterQueue, Workload): see `try_first`
         self._left_by_head: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
         self._withholding: dict[str, None] = {}  # ClusterQueues whose first may withhold quota: see `withholding_heads`
         self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
@@ -200,16 +199,10 @@ class Queues:
     # --- the scheduler's view ---
 
     def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
-        """(ClusterQueue, head) for each active ClusterQueue with a Workload to try, or the next of `try_first` alone.
-        Ends backoffs that are over by `now`.
+        """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
+        `now`.
         """
         self._end_backoffs(now)
-        while self._first:
-            name, key = self._first.pop(0)
-            pending = self.cluster_queues.get(name)
-            info = pending.get(key) if pending is not None else None
-            if info is not None and is_active(name):
-                return [(name, info)]
         found: list[tuple[str, Info]] = []
         for name in list(self._eligible):
             pending = self.cluster_queues.get(name)
@@ -222,10 +215,6 @@ class Queues:
             elif is_active(name):
                 found.append((name, head))
         return found
-
-    def try_first(self, cluster_queue: str, preemptors: Iterable[Info]) -> None:
-        """Have these Workloads of a ClusterQueue tried one after the other, each alone, before all others."""
-        self._first += ((cluster_queue, info.key) for info in preemptors)
 
     def preempting(self) -> list[tuple[str, Info]]:
         """(ClusterQueue, Workload) for each Workload whose status says that it waits for its victims. O(n)."""

@@ -250,21 +250,6 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
     return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage))
 
 
-def overtaken(state: SchedulerState, decided: Admit | Preempt) -> list[Info]:
-    """Return the preemptors of the same ClusterQueue, in order, from which this decision takes quota or victims.
-
-    Who of them still finds enough must be known before others are tried: the claims of all do not fit together. To be
-    called before the decision is carried out. In a StrictFIFO queue they are behind it, and cannot be tried.
-    """
-    queue, before = state.queues.get(decided.cluster_queue), state.reservations.get(decided.info.uid)
-    keeps = before is not None and (isinstance(decided, Admit) or before.victims == decided.reservation.victims)
-    if queue is None or keeps or queue.queue.spec.queueing_strategy == STRICT_FIFO:
-        return []
-    others = (r for r in state.reservations.values() if r.cluster_queue == queue.name and r is not before)
-    behind = (r for r in others if passes(state, decided.info, queue, r))
-    return [r.info for r in sorted(behind, key=lambda r: r.turn)]
-
-
 def with_more_victims(state: SchedulerState, decided: Admit | Preempt) -> list[str]:
     """The ClusterQueues whose refused Workloads may find victims because of an admission.
 

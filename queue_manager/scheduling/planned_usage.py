@@ -29,7 +29,6 @@ from types import TracebackType
 from typing import TypeVar
 
 from queue_manager.api import policy_values
-from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState, is_usage_based
 from queue_manager.scheduling.quota_tree import (
@@ -369,15 +368,15 @@ def borrows_from(state: SchedulerState, reservation: Reservation, node: QuotaNod
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
     """Whether a head of this ClusterQueue may use the quota that is kept for a preemptor.
 
-    True for the preemptor itself, for a head that is ordered before it in the same ClusterQueue, and for a head of
+    True for the preemptor itself, for another one of the same ClusterQueue that is ordered before it, and for a head of
     higher priority that cannot become a victim of the preemptor: otherwise the two would evict each other in turn. A
     preemptor can reclaim from higher priorities by policy Any, outside of the smallest subtree that holds it; with fair
     sharing everywhere but in its own ClusterQueue.
     """
     if info.uid == reservation.info.uid:
         return True
-    if queue.name == reservation.cluster_queue:
-        return _passes_in_queue(state, queue, info, reservation.info)
+    if queue.name == reservation.cluster_queue and _is_earlier_preemptor(state, queue, info, reservation.info):
+        return True
     if info.priority <= reservation.info.priority:
         return False
     preemptor = state.queues.get(reservation.cluster_queue)
@@ -387,14 +386,11 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     return any(each is safe for each in queue.node.path())
 
 
-def _passes_in_queue(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
-    """Whether `one` may take what is kept for `other` in their ClusterQueue: it is ordered before it; past usage orders
-    those of one priority. In a StrictFIFO queue it needs a higher priority, since it keeps the other one from being
-    tried.
-    """
+def _is_earlier_preemptor(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
+    """Whether `one` is a preemptor too, of equal priority, and ordered before `other` in their ClusterQueue."""
+    if one.uid not in state.reservations or one.priority != other.priority:
+        return False
     usage = state.usage_order
-    if queue.queue.spec.queueing_strategy == STRICT_FIFO:
-        return one.priority > other.priority
-    if one.priority != other.priority or usage is None or not is_usage_based(queue.queue):
+    if usage is None or not is_usage_based(queue.queue):
         return one.rank < other.rank
     return (usage(one.queue), one.rank) < (usage(other.queue), other.rank)

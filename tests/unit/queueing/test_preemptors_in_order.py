@@ -61,33 +61,24 @@ def test_the_last_of_them_wait_longer(policy, order):
 
 @pytest.mark.parametrize(("used", "passing"), [((1, 1), True), ((2, 1), False), ((1, 2), True)])
 def test_past_usage_decides_who_is_before_whom_where_it_orders_the_local_queues(used, passing):
-    """One Workload is older, the other one is a preemptor of equal priority in another LocalQueue."""
+    """Two preemptors of equal priority in different LocalQueues; one is older."""
     state = SchedulerState()
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     state.set_queue(cluster_queue("cq", admissionScope=scope))
-    older, preemptor = pending("older", queue="a"), pending("preemptor", queue="b", created=9)
-    state.usage_order = {older.queue: used[0], preemptor.queue: used[1]}.__getitem__
-    reservation = Reservation(preemptor, "cq", {}, 0, {})
-    assert passes(state, older, state.queues["cq"], reservation) is passing
+    older, younger = pending("older", queue="a"), pending("younger", queue="b", created=9)
+    state.usage_order = {older.queue: used[0], younger.queue: used[1]}.__getitem__
+    kept = [Reservation(info, "cq", {}, 0, {}) for info in (older, younger)]
+    for reservation in kept:
+        state.reserve(reservation)
+    assert passes(state, older, state.queues["cq"], kept[1]) is passing
 
 
-def test_those_that_are_overtaken_are_tried_before_all_others():
-    """Each of them alone: what is kept for all does not fit together."""
-    cluster = Cluster("LowerPriority")
-    for seconds, name in enumerate(PREEMPTORS):
-        cluster.settle(pending(name, priority=20, created=10 + seconds))
-    cluster.queues.put(pending("higher", priority=100, created=99), T0)
-    cluster.queues.put(pending("low", created=99), T0)
-    tried = []
-    rehearsal = Rehearsal(cluster.state, cluster.queues, T0)
-    decide = rehearsal.decide
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rehearsal, "decide", lambda self, heads: tried.append(heads) or decide(heads))
-        rehearsal.settle()
-    assert [[info.key.name for _, info in heads] for heads in tried][:5] == [
-        ["higher"],
-        *([name] for name in PREEMPTORS),
-    ]
+def test_an_older_one_that_is_no_preemptor_takes_nothing_from_one_of_its_priority():
+    state = SchedulerState()
+    state.set_queue(cluster_queue("cq"))
+    kept = Reservation(pending("younger", created=9), "cq", {}, 0, {})
+    state.reserve(kept)
+    assert not passes(state, pending("older"), state.queues["cq"], kept)
 
 
 def test_quota_that_was_kept_in_another_flavor_is_free_for_others():

@@ -174,9 +174,17 @@ def run_cycle(
 
 
 def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> _Entry:
+    """Nominate a head. A preemptor that fits no longer takes from those behind it, if that helps."""
+
+    def nominated(passed: frozenset[str]) -> _Entry:
+        with planned.without(passed):
+            return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
+
     passed = planned.passed_by(info, queue)
-    with planned.without(passed):
-        return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
+    found = nominated(passed)
+    behind = frozenset() if found.nomination.is_possible else planned.kept_behind(info, queue)
+    again = nominated(passed | behind) if behind else found
+    return again if again.nomination.is_possible else found
 
 
 def _without_quota(waiting: Mapping[str, WaitingHead], entries: Iterable[_Entry]) -> dict[str, WaitingHead]:

@@ -163,6 +163,15 @@ class PlannedUsage:
         around = self._standing.get(queue.node.root, ())
         return frozenset(r.info.uid for r in around if passes(self._state, info, queue, r))
 
+    def kept_behind(self, info: Info, queue: QueueState) -> frozenset[str]:
+        """The preemptors of equal priority that are ordered behind this one in its ClusterQueue; none if it is no
+        preemptor.
+        """
+        if info.uid not in self._planned:
+            return frozenset()
+        others = (r.info for r in self._planned.values() if r.cluster_queue == queue.name)
+        return frozenset(other.uid for other in others if _is_before(self._state, queue, info, other))
+
     # --- changes ---
 
     def count(self, node: QuotaNode, usage: Usage) -> None:
@@ -368,14 +377,11 @@ def borrows_from(state: SchedulerState, reservation: Reservation, node: QuotaNod
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
     """Whether a head of this ClusterQueue may use the quota that is kept for a preemptor.
 
-    True for the preemptor itself, for another one of the same ClusterQueue that is ordered before it, and for a head of
-    higher priority that cannot become a victim of the preemptor: otherwise the two would evict each other in turn. A
-    preemptor can reclaim from higher priorities by policy Any, outside of the smallest subtree that holds it; with fair
-    sharing everywhere but in its own ClusterQueue.
+    True for the preemptor itself, and for a head of higher priority that cannot become a victim of the preemptor:
+    otherwise the two would evict each other in turn. A preemptor can reclaim from higher priorities by policy Any,
+    outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue.
     """
     if info.uid == reservation.info.uid:
-        return True
-    if queue.name == reservation.cluster_queue and _is_earlier_preemptor(state, queue, info, reservation.info):
         return True
     if info.priority <= reservation.info.priority:
         return False
@@ -386,11 +392,9 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     return any(each is safe for each in queue.node.path())
 
 
-def _is_earlier_preemptor(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
-    """Whether `one` is a preemptor too, of equal priority, and ordered before `other` in their ClusterQueue."""
-    if one.uid not in state.reservations or one.priority != other.priority:
-        return False
+def _is_before(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:
+    """Whether `one` has the priority of `other`, and is ordered before it in their ClusterQueue."""
     usage = state.usage_order
     if usage is None or not is_usage_based(queue.queue):
-        return one.rank < other.rank
-    return (usage(one.queue), one.rank) < (usage(other.queue), other.rank)
+        return one.priority == other.priority and one.rank < other.rank
+    return one.priority == other.priority and (usage(one.queue), one.rank) < (usage(other.queue), other.rank)

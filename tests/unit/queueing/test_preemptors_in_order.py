@@ -6,7 +6,7 @@ from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.holdings import Holding, Reservation
-from queue_manager.scheduling.planned_usage import passes
+from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, local_queue, pending
@@ -59,26 +59,19 @@ def test_the_last_of_them_wait_longer(policy, order):
     assert cluster.queues.get(pending(PREEMPTORS[2]).key) is not None
 
 
-@pytest.mark.parametrize(("used", "passing"), [((1, 1), True), ((2, 1), False), ((1, 2), True)])
-def test_past_usage_decides_who_is_before_whom_where_it_orders_the_local_queues(used, passing):
+@pytest.mark.parametrize(("used", "behind"), [((1, 1), ["uid-younger"]), ((2, 1), []), ((1, 2), ["uid-younger"])])
+def test_past_usage_decides_who_is_before_whom_where_it_orders_the_local_queues(used, behind):
     """Two preemptors of equal priority in different LocalQueues; one is older."""
     state = SchedulerState()
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     state.set_queue(cluster_queue("cq", admissionScope=scope))
     older, younger = pending("older", queue="a"), pending("younger", queue="b", created=9)
     state.usage_order = {older.queue: used[0], younger.queue: used[1]}.__getitem__
-    kept = [Reservation(info, "cq", {}, 0, {}) for info in (older, younger)]
-    for reservation in kept:
-        state.reserve(reservation)
-    assert passes(state, older, state.queues["cq"], kept[1]) is passing
-
-
-def test_an_older_one_that_is_no_preemptor_takes_nothing_from_one_of_its_priority():
-    state = SchedulerState()
-    state.set_queue(cluster_queue("cq"))
-    kept = Reservation(pending("younger", created=9), "cq", {}, 0, {})
-    state.reserve(kept)
-    assert not passes(state, pending("older"), state.queues["cq"], kept)
+    for info in (older, younger):
+        state.reserve(Reservation(info, "cq", {}, 0, {}))
+    with PlannedUsage(state) as planned:
+        assert sorted(planned.kept_behind(older, state.queues["cq"])) == behind
+        assert not planned.kept_behind(pending("oldest", queue="a"), state.queues["cq"]), "it is no preemptor"
 
 
 def test_quota_that_was_kept_in_another_flavor_is_free_for_others():

@@ -41,7 +41,7 @@ from queue_manager.lifecycle.steps import (
 )
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
-from queue_manager.queueing.pending import PendingReason
+from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.scheduling.execution_time import execution_deadline
 
 Rule = Callable[[Workload, WorkloadContext, WorkloadSettings, datetime], Step | None]

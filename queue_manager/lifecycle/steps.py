@@ -10,7 +10,7 @@ from queue_manager.api import messages, policy_values, reasons
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.write_causes import Cause
-from queue_manager.queueing.pending import PendingReason
+from queue_manager.queueing.equal_workloads import PendingReason
 
 
 @dataclass(frozen=True, slots=True)

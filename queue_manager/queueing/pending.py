@@ -12,8 +12,8 @@ change all of them. Each Workload is in one of these places:
     refused      alone: namespace not selected, or invalid              counts as inadmissible
     preempting   alone: its victims are being stopped                   counts as active
 
-A preempting Workload is tried again after the next change, and before all others of its priority: quota is kept for
-it. Equal Workloads have no claim to that quota, so its shape is not parked.
+A preempting Workload is tried again after the next change, and before all others of its priority if it has victims of
+its own: quota is kept for it. Equal Workloads have no claim to that quota, so its shape is not parked.
 
 StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes first. Only
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
@@ -31,12 +31,10 @@ import heapq
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from math import inf
-from typing import NamedTuple
-
-from msgspec.structs import force_setattr
 
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
+from queue_manager.queueing.equal_workloads import EqualWorkloads, Line, PendingReason, ShapeId
 from queue_manager.queueing.refresh_turns import turn_of
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Retry
@@ -47,60 +45,8 @@ from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info
 
-Line = Key | None  # a LocalQueue, where past usage orders them; else None
-ShapeId = tuple[Line, bytes]
 Reach = Callable[[FlavorResource, int], float]  # by priority: the most that a Workload could use, now or by preemption
 Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingWorkloads._order
-
-
-class PendingReason(NamedTuple):
-    """Reason and message of QuotaReserved=False."""
-
-    reason: str
-    message: str
-
-
-class _Shape:
-    """The Workloads of one shape, in a heap by rank."""
-
-    __slots__ = ("demands", "heap", "key", "live", "parked", "pod_sets", "reason", "refused", "shape", "turn")
-
-    def __init__(self, key: ShapeId, first: Info) -> None:
-        self.key = key
-        self.shape, self.pod_sets = first.shape, first.pod_sets
-        self.heap: list[tuple[Rank, Key]] = []
-        self.live: dict[Key, Info] = {}
-        self.parked: PendingReason | None = None
-        self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
-        self.reason = ""  # of the last refusal
-        self.turn = 0  # of this Workload
-        self.demands: dict[FlavorResource, int] = {}  # by which it is found in `PendingWorkloads._demands`
-
-    def push(self, info: Info) -> None:
-        self.take(info)
-        heapq.heappush(self.heap, (info.rank, info.key))
-
-    def take(self, info: Info) -> None:
-        """Store the newest state of a Workload. It shares its pod sets with those of this shape, to save memory."""
-        force_setattr(info, "shape", self.shape)
-        force_setattr(info, "pod_sets", self.pod_sets)
-        self.live[info.key] = info
-
-    def first(self) -> Info | None:
-        """The Workload with the smallest rank, or None; drops dead entries on the way."""
-        while self.heap:
-            rank, key = self.heap[0]
-            info = self.live.get(key)
-            if info is not None and info.rank == rank:
-                return info
-            heapq.heappop(self.heap)
-        return None
-
-    def remove(self, key: Key) -> None:
-        del self.live[key]
-        if len(self.heap) > 64 and len(self.heap) > 2 * len(self.live):
-            self.heap = [(info.rank, k) for k, info in self.live.items()]
-            heapq.heapify(self.heap)
 
 
 class PendingWorkloads:
@@ -110,7 +56,7 @@ class PendingWorkloads:
         """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""
         self.strategy = strategy
         self.pass_by = pass_by
-        self._shapes: dict[ShapeId, _Shape] = {}
+        self._shapes: dict[ShapeId, EqualWorkloads] = {}
         self._usage: Callable[[Key], WeightedUsage] | None = None
         # Heaps of the shapes by their first member; entries may be dead.
         self._shape_heads: dict[Line, list[tuple[Order, ShapeId]]] = {}
@@ -119,6 +65,7 @@ class PendingWorkloads:
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
         self._preempting: dict[Key, bool] = {}  # True: to be tried
+        self._without_victims: dict[Key, None] = {}  # of these those that wait for the victims of others
         self._returning: list[tuple[Rank, Key]] = []  # heap of those to be tried; entries may be dead
         self._waiting: list[Key] = []  # those that were tried since the last change; some may be gone
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
@@ -190,7 +137,7 @@ class PendingWorkloads:
     def _id(self, info: Info) -> ShapeId:
         return (info.queue if self._usage is not None else None), info.shape
 
-    def _shape_of(self, info: Info) -> _Shape:
+    def _shape_of(self, info: Info) -> EqualWorkloads:
         return self._shapes[self._id(info)]
 
     def in_order(self) -> Iterator[Info]:
@@ -249,13 +196,14 @@ class PendingWorkloads:
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
         self._preempting.pop(key, None)
+        self._without_victims.pop(key, None)
         return info
 
     def _enter(self, info: Info) -> None:
         key = self._id(info)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = _Shape(key, info)
+            shape = self._shapes[key] = EqualWorkloads(key, info)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
@@ -298,9 +246,15 @@ class PendingWorkloads:
         """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
         returning = self._first_returning()
-        if returning is not None and (first is None or first.priority <= returning.priority):
+        if returning is not None and (first is None or self._is_tried_before(returning, first)):
             return returning
         return None if first is None or first.key == self.blocked_by else first
+
+    def _is_tried_before(self, preemptor: Info, other: Info) -> bool:
+        """Whether a preempting Workload is tried before one that is not. Only what its own victims free is its own."""
+        if preemptor.key in self._without_victims:
+            return self._rank_in_queue(preemptor) < self._rank_in_queue(other)
+        return other.priority <= preemptor.priority
 
     def preempting(self) -> list[Info]:
         """The Workloads that may be tried and whose status says that they wait for their victims. O(n)."""
@@ -375,13 +329,14 @@ class PendingWorkloads:
         kept_back: bool = False,
         withheld: Nomination | None = None,
         demands: tuple[Demand, ...] | None = None,
+        has_victims: bool = True,
     ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
         `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
         that may not delay it. `kept_back`: free quota is kept for the head of this ClusterQueue or of another one.
         `withheld`: what is kept from others while it is the first of a StrictFIFO queue. `demands`: of these one must
-        come within reach before the answer can change; None: unknown.
+        come within reach before the answer can change; None: unknown. `has_victims`: of a preempting one.
         """
         info = self._where.get(key)
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
@@ -401,14 +356,19 @@ class PendingWorkloads:
             self.remove(key)
             self._where[key] = info
             self._preempting[key] = False
+            if not has_victims:
+                self._without_victims[key] = None
             self._waiting.append(key)
         else:
+            self._without_victims.pop(key, None)
             if self._preempting.pop(key, None) is not None:
                 self._enter(info)
             self._park(self._shape_of(info), info, why, demands)
             self._take_head(info, None if never or kept_back else behind)
 
-    def _park(self, shape: _Shape, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None) -> None:
+    def _park(
+        self, shape: EqualWorkloads, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None
+    ) -> None:
         if shape.parked is None:
             self._parked += len(shape.live)
         self._turns.get(shape.turn, {}).pop(shape.key, None)
@@ -516,7 +476,7 @@ class PendingWorkloads:
         for key in list(self._turns.get(turn, ())):
             self._release(self._shapes[key])
 
-    def _release(self, shape: _Shape) -> None:
+    def _release(self, shape: EqualWorkloads) -> None:
         """Have the first Workload of a parked shape tried again."""
         self._turns[shape.turn].pop(shape.key)
         self._parked -= len(shape.live)
@@ -557,7 +517,7 @@ class PendingWorkloads:
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
             self._withhold_for(None)
-            preempting, self._preempting = self._preempting, {}
+            preempting, self._preempting, self._without_victims = self._preempting, {}, {}
             self._returning, self._waiting = [], []
             for key in preempting:
                 self._enter(self._where[key])

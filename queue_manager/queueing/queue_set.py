@@ -14,7 +14,8 @@ from datetime import datetime
 from job_controller.model import Key
 from queue_manager.api import keys, messages, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
-from queue_manager.queueing.pending import PendingReason, PendingWorkloads, Reach
+from queue_manager.queueing.equal_workloads import PendingReason
+from queue_manager.queueing.pending import PendingWorkloads, Reach
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Preempt, Refuse, WithholdingHead
 from queue_manager.scheduling.flavor_assignment import Demand
@@ -306,6 +307,7 @@ class Queues:
                 kept_back=refusal.message in messages.KEPT_MESSAGES,
                 withheld=refusal.withheld if isinstance(refusal, Refuse) else None,
                 demands=demands,
+                has_victims=isinstance(refusal, Preempt) and bool(refusal.victims),
             )
             self._reclassified += pending.take_reclassified()
             if pending.withholding_head is not None:

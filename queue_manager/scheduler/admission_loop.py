@@ -25,8 +25,8 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing import outcomes
+from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
-from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduler.cycle_metrics import CycleMetrics
 from queue_manager.scheduler.cycle_trail import CycleTrail
 from queue_manager.scheduler.pending_reasons import PendingReasons

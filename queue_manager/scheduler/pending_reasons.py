@@ -29,7 +29,7 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
-from queue_manager.queueing.pending import PendingReason
+from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.refresh_turns import phase_of
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections, report

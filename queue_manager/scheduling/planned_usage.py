@@ -379,9 +379,13 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
 
     True for the preemptor itself, and for a head of higher priority that cannot become a victim of the preemptor:
     otherwise the two would evict each other in turn. A preemptor can reclaim from higher priorities by policy Any,
-    outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue.
+    outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue. What the
+    victims of others leave over is not kept from those ordered before it in its ClusterQueue.
     """
     if info.uid == reservation.info.uid:
+        return True
+    is_rest = not reservation.victims and queue.name == reservation.cluster_queue
+    if is_rest and _is_before(state, queue, info, reservation.info):
         return True
     if info.priority <= reservation.info.priority:
         return False

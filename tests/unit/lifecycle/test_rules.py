@@ -20,7 +20,7 @@ from queue_manager.lifecycle.steps import (
     WorkloadContext,
 )
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
-from queue_manager.queueing.pending import PendingReason
+from queue_manager.queueing.equal_workloads import PendingReason
 from tests.unit.queueing.builders import at, condition, workload
 
 CONTEXT = WorkloadContext(cluster_queue="cq")

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_manager.queueing.pending import PendingReason, PendingWorkloads
+from queue_manager.queueing.equal_workloads import PendingReason
+from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.queueing.refresh_turns import TURNS
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.flavor_assignment import Demand

@@ -90,3 +90,19 @@ def test_quota_that_was_kept_in_another_flavor_is_free_for_others():
     queues.put(other, T0)
     outcomes = Rehearsal(state, queues, T0).settle().values()
     assert [(type(each), each.info.key.name) for each in outcomes] == [(Admit, "preemptor"), (Admit, "other")]
+
+
+def test_what_a_preemptor_leaves_over_goes_by_the_order_of_the_queue():
+    """`first` finds no victims: it was refused before `preemptor` had one. What that leaves over is for `later` until
+    the victim has stopped.
+    """
+    cluster = Cluster("LowerPriority")
+    large = pending("large")
+    for name in VICTIMS[1:]:
+        cluster.state.release(f"uid-{name}")
+    cluster.state.hold(Holding(large.uid, large.key, "cq", large.queue, {CPU: 3000}, admitted=True, reserved_at=at(9)))
+    assert cluster.settle(pending("first", priority=0, created=10, requests={"cpu": "2"})) == []
+    assert cluster.settle(pending("preemptor", priority=20, created=20)) == []
+    assert cluster.settle(pending("later", priority=0, created=30, requests={"cpu": "1"})) == []
+    assert {r.info.key.name for r in cluster.state.reservations.values()} == {"preemptor", "later"}
+    assert cluster.stopped("large") == ["preemptor", "first"]

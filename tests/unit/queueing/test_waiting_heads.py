@@ -6,8 +6,9 @@ from types import MappingProxyType
 import pytest
 
 from job_controller.model import Key
+from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.outcomes import Rehearsal
-from queue_manager.queueing.pending import PendingReason, PendingWorkloads
+from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.backfill import Backfilling, BackfillRules, HeadOrder
 from queue_manager.scheduling.cycle import Admit, Retry

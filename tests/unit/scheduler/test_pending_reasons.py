@@ -21,7 +21,7 @@ from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
-from queue_manager.queueing.pending import PendingReason
+from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections

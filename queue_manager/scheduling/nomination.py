@@ -39,6 +39,9 @@ from queue_manager.scheduling.victim_search import FindVictims, Victim, after, p
 from queue_manager.scheduling.workload_info import Info
 
 
+MOST_SPARED = 32  # victims of others without which a preemptor is tried to fit: each try adds up all of them
+
+
 class Nomination(NamedTuple):
     """The flavors of a head. It fits now, or once its victims or planned preemptions have released quota."""
 
@@ -150,10 +153,21 @@ class _Judgement:
         return preemptor_of(self.state, self.planned, self.queue, self.info, usage)
 
     def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
-        """The victims of an earlier judgement that are being stopped, if they still suffice."""
+        """The victims of an earlier judgement that are being stopped, if they still suffice; without those evicted for
+        others that it no longer needs.
+        """
+
+        def suffice(victims: tuple[Victim, ...]) -> bool:
+            return self.planned.will_fit_without(self.queue.node, usage, (victim.holding.uid for victim in victims))
+
         stopping = self._stopping()
-        if not self.planned.will_fit_without(self.queue.node, usage, (victim.holding.uid for victim in stopping)):
+        if not suffice(stopping):
             return ()
+        of_others = [v for v in stopping if (by := v.holding.preempted_for) and by.preemptor != self.info.uid]
+        for victim in of_others[:MOST_SPARED]:
+            rest = tuple(each for each in stopping if each is not victim)
+            if suffice(rest):
+                stopping = rest
         return stopping
 
     def _stopping(self) -> tuple[Victim, ...]:

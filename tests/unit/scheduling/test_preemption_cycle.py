@@ -381,6 +381,16 @@ def preempting(cpu=2, **more):
     return s, p
 
 
+def test_a_victim_of_another_that_is_no_longer_needed_is_not_waited_for():
+    s, p = preempting()
+    for name, preemptor in (("v1", "uid-other"), ("v2", p.uid)):
+        held = s.holdings[f"uid-{name}"]
+        s.hold(held._replace(preempted_for=PreemptedFor(preemptor, "InClusterQueue")))
+    assert names(try_one(s, p)) == ["v1", "v2"]
+    s.set_queue(queue(within="LowerPriority", cpu="4"))
+    assert names(try_one(s, p)) == ["v2"]
+
+
 @pytest.mark.parametrize(("priority", "fits"), [(5, False), (6, True)])
 def test_quota_is_kept_for_a_preemptor_until_a_higher_priority_comes(priority, fits):
     """What is free already, and what a victim releases before the other."""

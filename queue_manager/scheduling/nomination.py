@@ -38,7 +38,6 @@ from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.victim_search import FindVictims, Victim, after, prospect
 from queue_manager.scheduling.workload_info import Info
 
-
 MOST_SPARED = 32  # victims of others without which a preemptor is tried to fit: each try adds up all of them
 
 

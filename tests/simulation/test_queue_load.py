@@ -15,8 +15,8 @@ def test_cycles_end_while_preemptors_claim_what_is_kept_for_one_another():
     shape = Shape().scaled(0.8, 1.0, 1)
     record = replay(shape).record
     assert record.finished == shape.total
-    assert record.preemptions[reasons.IN_CLUSTER_QUEUE] > 40
-    assert record.preemptions[reasons.IN_COHORT_RECLAMATION] > 40
+    assert record.preemptions[reasons.IN_CLUSTER_QUEUE] > 30
+    assert record.preemptions[reasons.IN_COHORT_RECLAMATION] > 30
     assert sum(record.causes[why] for why in (FIRST_REASON, REASON, NUMBERS)) / shape.total < 0.5
     preempted, writes = record.writes_of_preempted()
     assert writes[REASON] / preempted < 1, "a wait for the victims of others is written like any other reason"

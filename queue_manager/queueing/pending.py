@@ -80,8 +80,7 @@ class PendingWorkloads:
         # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
         self.waiting_head: Info | None = None
         # StrictFIFO: the head whose quota is kept from other queues, until it is admitted, refused otherwise or gone.
-        self._withholding: Key | None = None
-        self._withheld: Nomination | None = None  # its quota
+        self._withheld: tuple[Key, Nomination] | None = None  # with its quota
         self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
         self.has_left_head = False  # the head that may have kept others back is gone, or another one
         self._reclassified: list[Key] = []  # those whose shape was refused for another reason than before
@@ -179,8 +178,8 @@ class PendingWorkloads:
         self._kept_back.pop(key, None)
         if self.blocked_by == key:
             self._unblock()
-        if self._withholding == key:
-            self._withhold_for(None)
+        if self._withheld is not None and self._withheld[0] == key:
+            self._withhold(None)
         if self.waiting_head is not None and self.waiting_head.key == key:
             self._leave_head()
             self._release_all()
@@ -265,9 +264,10 @@ class PendingWorkloads:
     @property
     def withholding_head(self) -> tuple[Info, Nomination] | None:
         """The first Workload of a StrictFIFO queue that waits for quota, and what is kept from other queues for it."""
-        if self._withholding is None or self._withheld is None:
+        if self._withheld is None:
             return None
-        return self._where[self._withholding], self._withheld
+        key, nomination = self._withheld
+        return self._where[key], nomination
 
     def first_without_quota(self) -> WaitingHead | None:
         """With backfilling: the waiting head, and whether it is ordered before the Workload to try next."""
@@ -349,7 +349,7 @@ class PendingWorkloads:
             self._where[key] = info
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
-            self._withhold_for(key if withheld is not None else None, withheld)
+            self._withhold((key, withheld) if withheld is not None else None)
             self.blocked_by, self.never = key, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
         elif retry is Retry.PREEMPTION:
@@ -434,11 +434,13 @@ class PendingWorkloads:
                 self.waiting_head = refused
                 self._set_shortest_first(behind is HeadOrder.SHORTEST)
 
-    def _withhold_for(self, head: Key | None, withheld: Nomination | None = None) -> None:
-        before, now = ((each.assignment.usage if each is not None else {}) for each in (self._withheld, withheld))
-        is_another = self._withholding not in (None, head) or (bool(before) and before != now)
-        self.has_left_head = self.has_left_head or is_another
-        self._withholding, self._withheld = head, withheld
+    def _withhold(self, kept: tuple[Key, Nomination] | None) -> None:
+        """Keep this quota for a head from now on; None: nothing."""
+        before, now = (
+            (each[0], each[1].assignment.usage) if each is not None else None for each in (self._withheld, kept)
+        )
+        self.has_left_head = self.has_left_head or before not in (None, now)
+        self._withheld = kept
 
     def _leave_head(self) -> None:
         self.has_left_head = self.has_left_head or self.waiting_head is not None
@@ -516,7 +518,7 @@ class PendingWorkloads:
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
-            self._withhold_for(None)
+            self._withhold(None)
             preempting, self._preempting, self._without_victims = self._preempting, {}, {}
             self._returning, self._waiting = [], []
             for key in preempting:
@@ -533,7 +535,7 @@ class PendingWorkloads:
             self._shapes, self._shape_heads, self._parked = {}, {}, 0
             self._turns, self._demands, self._without_demand = {}, {}, {}
             self.waiting_head, self._shortest_first = None, False
-            self._withhold_for(None)
+            self._withhold(None)
             self._usage = usage
             self._unblock()
             for info in members:

@@ -53,7 +53,8 @@ DEACTIVATED_BY = "sluice/deactivated-by"  # on a Workload: `lifecycle.deactivate
 REACTIVATED_BY = "sluice/reactivated-by"  # on a Workload: `lifecycle.deactivated_by`
 DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that a rule deactivated: the time of its DeactivationTarget
 IMPORTED = "sluice/imported"  # label of a Workload that `sluice import` made: "true"
-SEQUENCE = "sluice/sequence"  # order among Workloads created in the same second
+SEQUENCE = "sluice/sequence"  # order among Workloads of Jobs created in the same second
+JOB_CREATED = "sluice/job-created"  # on a Workload: the creation of its Job, `scheduling.queue_order`
 
 # --- on objects of the queue's kinds, for the way back to the other version: `conversion`
 ONLY_IN_V1BETA1 = "sluice/only-in-v1beta1"  # in v1beta2: fields that v1beta2 cannot express

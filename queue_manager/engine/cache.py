@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.model import Key, ObjectMeta
+from job_controller.times import EARLIEST
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.json_codec import HasMetadata, revision
 
@@ -172,6 +174,9 @@ class Cache(Generic[T]):
     def reset(self, objects: Collection[T], progress: int, undecodable: Collection[Key] = ()) -> None:
         """Apply a complete list of revision `progress`.
 
+        Objects are added in the order of their creation, not of their names, in which they are listed: what subscribers
+        do for an earlier one comes first.
+
         `undecodable` names listed objects that could not be decoded: their last readable state stays in the cache.
         """
         if progress < self.progress:
@@ -186,7 +191,7 @@ class Cache(Generic[T]):
             for uid, tombstone in self._tombstones.items()
             if uid in listed or tombstone.existed_at > progress
         }
-        for obj in objects:
+        for obj in sorted(objects, key=_created):
             self._store(obj, revision(obj))
         self.progress = progress
         self.synced = True
@@ -262,6 +267,10 @@ class Cache(Generic[T]):
         obj = new if new is not None else old
         named = {} if obj is None else {"key": str(obj.metadata.key), "uid": obj.metadata.uid}
         log.exception("a cache subscriber failed", extra={"cache": self.name, **named})
+
+
+def _created(obj: HasMetadata) -> tuple[datetime, int]:
+    return obj.metadata.creation_timestamp or EARLIEST, revision(obj)
 
 
 def controller_uid(obj: HasMetadata) -> tuple[str, ...]:

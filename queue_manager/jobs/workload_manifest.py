@@ -15,6 +15,7 @@ from job_controller.annotations import integer
 from job_controller.json_tree import Json
 from job_controller.model import Job, JobSpec
 from job_controller.pod_manifest import owner_reference
+from job_controller.times import timestamp
 from queue_manager.api import condition_types, keys
 from queue_manager.api.types import PriorityClass, Workload, WorkloadPriorityClass
 from queue_manager.api.workload_names import is_named_for, workload_name
@@ -133,6 +134,8 @@ def new_workload(
         kept[keys.ADMISSION_GATED_BY] = meta.annotations[keys.ADMISSION_GATED_BY]
     if meta.resource_version.isdecimal():
         kept[keys.SEQUENCE] = meta.resource_version
+    if meta.creation_timestamp is not None:
+        kept[keys.JOB_CREATED] = timestamp(meta.creation_timestamp)
     spec: dict[str, Json] = {
         "podSets": [pod_set(job)],
         "priority": priority.value,

@@ -137,6 +137,7 @@ def _of_objects() -> Seeds:
         "sluice/failed-pods-limit": "2",
         "sluice/parallelism": "7",
         "sluice/sequence": "9",
+        "sluice/job-created": "2026-01-05T10:00:00Z",
     }
     kueue = {"kueue.x-k8s.io/job-min-parallelism": "1", "kueue.x-k8s.io/max-exec-time-seconds": "60"}
     yield "annotations", "", json.dumps(own | ours | kueue).encode()

@@ -547,9 +547,13 @@ def order(w: Tree) -> tuple[int, datetime, int]:
     """Priority, queue time, order of creation."""
     evicted = condition(w, "Evicted")
     timed_out = evicted.get("status") == "True" and evicted["reason"] == "PodsReadyTimeout"
-    since = evicted["lastTransitionTime"] if timed_out else w["metadata"]["creationTimestamp"]
-    sequence = int((w["metadata"].get("annotations") or {}).get(keys.SEQUENCE, 0))
-    return -priority(w), datetime.fromisoformat(since), sequence
+    annotations = w["metadata"].get("annotations") or {}
+    created = datetime.fromisoformat(w["metadata"]["creationTimestamp"])
+    of_job = datetime.fromisoformat(annotations.get(keys.JOB_CREATED, "0001-01-01T00:00:00Z"))
+    since = of_job if created - of_job <= timedelta(minutes=1) else created
+    if timed_out:
+        since = datetime.fromisoformat(evicted["lastTransitionTime"])
+    return -priority(w), since, int(annotations.get(keys.SEQUENCE, 0))
 
 
 def request(w: Tree) -> int:

@@ -65,7 +65,7 @@ def backs_off(w: Tree, now: datetime) -> bool:
 def rank(w: Tree, timestamp: str) -> tuple[str, int]:
     evicted = condition(w, "Evicted")
     by_eviction = timestamp == "Eviction" and evicted.get("status") == "True"
-    since = evicted["lastTransitionTime"] if by_eviction else w["metadata"]["creationTimestamp"]
+    since = evicted["lastTransitionTime"] if by_eviction else w["metadata"]["annotations"]["sluice/job-created"]
     return since, int(w["metadata"]["annotations"]["sluice/sequence"])
 
 

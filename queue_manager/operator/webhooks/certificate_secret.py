@@ -11,6 +11,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from job_controller.api_rules.stored_form import parse_time
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.api_resources import SECRETS
@@ -80,7 +81,7 @@ def read(secret: Mapping[str, Json] | None) -> CertificateState:
     found = (secret or {}).get("data")
     texts = {key: _decoded(value) for key, value in found.items()} if isinstance(found, dict) else {}
     return CertificateState(
-        _pair(texts, SERVING), texts.get(AUTHORITIES, ""), _pair(texts, SUCCESSOR), _time(texts.get(ANNOUNCED, ""))
+        _pair(texts, SERVING), texts.get(AUTHORITIES, ""), _pair(texts, SUCCESSOR), parse_time(texts.get(ANNOUNCED, ""))
     )
 
 
@@ -105,11 +106,3 @@ def _decoded(value: Json) -> str:
         return base64.b64decode(value).decode()
     except (ValueError, TypeError):
         return ""
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo is not None else None

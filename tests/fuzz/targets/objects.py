@@ -98,7 +98,8 @@ def annotations() -> Target:
     names = (
         *overrides.KEYS,
         *(keys.MAX_EXEC_TIME, keys.MIN_PARALLELISM, keys.COMPLETIONS_EQUAL_PARALLELISM, keys.PARALLELISM),
-        *(keys.SEQUENCE, keys.ADMISSION_GATED_BY, keys.DEACTIVATED_FOR, BACKOFF_SECONDS, FAILED_PODS_LIMIT),
+        *(keys.SEQUENCE, keys.JOB_CREATED, keys.ADMISSION_GATED_BY, keys.DEACTIVATED_FOR),
+        *(BACKOFF_SECONDS, FAILED_PODS_LIMIT),
         *(keys.QUEUE_NAME, keys.PRIORITY_CLASS, keys.PREBUILT_WORKLOAD, keys.ELASTIC_JOB, INDEX_FAILURE_COUNT),
     )
     read = msgspec.json.Decoder(dict[str, str])

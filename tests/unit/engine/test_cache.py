@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
@@ -20,6 +22,20 @@ def a_cache(*objects: Object, progress: int = 10) -> Cache[Object]:
     cache: Cache[Object] = Cache("things")
     cache.reset(objects, progress)
     return cache
+
+
+def test_a_list_is_added_in_the_order_of_creation() -> None:
+    early, late = (datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC) for second in (1, 2))
+    listed = [("a", late, 7), ("b", early, 6), ("c", early, 5)]
+    added: list[str] = []
+    cache: Cache[Object] = Cache("things")
+    cache.subscribe(lambda old, new: added.append(new.metadata.name if new is not None else "none"))
+    metas = [
+        ObjectMeta(name=name, namespace="n", uid=name, resource_version=str(at), creation_timestamp=created)
+        for name, created, at in listed
+    ]
+    cache.reset([Object(metadata=meta) for meta in metas], 10)
+    assert added == ["c", "b", "a"]
 
 
 def test_a_newer_answer_replaces_and_an_older_one_does_not() -> None:

@@ -49,6 +49,15 @@ def test_priority_comes_first_then_time_then_arrival():
     assert drain(queue) == ["high", "odd", "first", "second", "young"]
 
 
+def test_workloads_are_ordered_by_the_creation_of_their_jobs():
+    queue = queue_of(
+        "StrictFIFO",
+        pending("second", created=1, annotations={"sluice/job-created": "2026-01-01T00:00:01Z"}),
+        pending("first", created=2, annotations={"sluice/job-created": "2026-01-01T00:00:00Z"}),
+    )
+    assert drain(queue) == ["first", "second"]
+
+
 def test_besteffort_parks_all_equal_workloads_with_one_refusal():
     queue = queue_of("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(50)))
     queue.put(pending("small", created=99), T0)

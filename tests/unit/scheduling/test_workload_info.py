@@ -69,6 +69,21 @@ def test_the_order_in_which_resources_are_written_makes_no_difference():
     assert pending("a", requests=one).shape == pending("b", requests=other).shape
 
 
+@pytest.mark.parametrize(
+    ("of_job", "queued"),
+    [
+        ("2026-01-01T00:00:59Z", 59),
+        ("2026-01-01T00:00:58Z", 119),  # longer before: the Job was put into the queue long after its creation
+        ("2026-01-01T00:02:00Z", 119),  # after it
+        ("2026-01-01T00:01:00", 119),  # a user's annotation without a time zone
+        ("yesterday", 119),
+    ],
+)
+def test_a_workload_counts_from_the_creation_of_its_job_shortly_before(of_job, queued):
+    w = pending("a", created=119, annotations={"sluice/job-created": of_job})
+    assert w.queued_at == at(queued)
+
+
 def test_equal_instants_in_one_second_are_ordered_by_arrival_then_uid():
     early = info(workload("b", created=1, annotations={"sluice/sequence": "9"})).rank
     late = info(workload("a", created=1, annotations={"sluice/sequence": "10"})).rank

@@ -35,17 +35,16 @@ from math import inf
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.queueing.equal_workloads import EqualWorkloads, Line, PendingReason, ShapeId
-from queue_manager.queueing.refresh_turns import turn_of
+from queue_manager.queueing.parked_shapes import ParkedShapes, Reach
+from queue_manager.queueing.preemptors import Preemptors
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.nomination import Nomination
 from queue_manager.scheduling.queue_order import Rank
-from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info
 
-Reach = Callable[[FlavorResource, int], float]  # by priority: the most that a Workload could use, now or by preemption
 Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingWorkloads._order
 
 
@@ -64,16 +63,10 @@ class PendingWorkloads:
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
-        self._preempting: dict[Key, bool] = {}  # True: to be tried
-        self._without_victims: dict[Key, None] = {}  # of these those that wait for the victims of others
-        self._returning: list[tuple[Rank, Key]] = []  # heap of those to be tried; entries may be dead
-        self._waiting: list[Key] = []  # those that were tried since the last change; some may be gone
+        self._preempting = Preemptors()
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
-        self._parked = 0
-        self._turns: dict[int, dict[ShapeId, None]] = {}  # the parked shapes
-        # Parked shapes by what they demand: heaps by (what, priority). Entries may be dead.
-        self._demands: dict[tuple[FlavorResource, int], list[tuple[int, ShapeId]]] = {}
-        self._without_demand: dict[ShapeId, None] = {}  # parked ones of which that is unknown; some may not be parked
+        self._parked = ParkedShapes(self._shapes)
+        self._parked_workloads = 0  # how many are in parked shapes
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self._is_blocked_by_preemptor = False
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
@@ -101,7 +94,7 @@ class PendingWorkloads:
     @property
     def inadmissible(self) -> int:
         """How many Workloads wait for a change (parked, delayed or refused)."""
-        return len(self._delayed) + len(self._refused) + self._parked
+        return len(self._delayed) + len(self._refused) + self._parked_workloads
 
     @property
     def active(self) -> int:
@@ -156,7 +149,7 @@ class PendingWorkloads:
             self.remove(info.key)
             self._where[info.key] = info
             if not delayed and info.preempting and self.strategy != STRICT_FIFO:
-                self._return(info)
+                self._preempting.add_due(info)
             elif not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
@@ -167,7 +160,9 @@ class PendingWorkloads:
     def _replace(self, known: Info, info: Info) -> None:
         """Store the newest state of a pending Workload; its place in the queue and its last refusal stay."""
         self._where[info.key] = info
-        if self._in_shape(info.key):
+        if info.key in self._preempting:
+            self._preempting.take(info)
+        elif self._in_shape(info.key):
             self._shape_of(known).take(info)
 
     def remove(self, key: Key) -> Info | None:
@@ -186,16 +181,15 @@ class PendingWorkloads:
         if self._in_shape(key):
             shape = self._shape_of(info)
             shape.remove(key)
-            self._parked -= shape.parked is not None
+            self._parked_workloads -= shape.parked is not None
             if not shape.live:
-                self._turns.get(shape.turn, {}).pop(shape.key, None)
+                self._parked.discard(shape)
                 del self._shapes[shape.key]
             elif shape.refused == key:  # no other Workload's status says why the shape is parked
                 self._release(shape)
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
-        self._preempting.pop(key, None)
-        self._without_victims.pop(key, None)
+        self._preempting.discard(key)
         return info
 
     def _enter(self, info: Info) -> None:
@@ -205,7 +199,7 @@ class PendingWorkloads:
             shape = self._shapes[key] = EqualWorkloads(key, info)
         shape.push(info)
         if shape.parked is not None:
-            self._parked += 1
+            self._parked_workloads += 1
             if self.preempts_newer and shape.first() is info:
                 self._release(shape)
         elif shape.first() is info:  # else the entry of the shape's first member stands
@@ -218,15 +212,6 @@ class PendingWorkloads:
         """Sort key: the rank; behind an aged head, within one priority, the shortest declared run first."""
         longest = inf if info.longest_run is None else info.longest_run
         return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
-
-    def _return(self, info: Info) -> None:
-        """Have a preempting Workload tried again."""
-        self._preempting[info.key] = True
-        if len(self._returning) > 64 and len(self._returning) > 2 * len(self._preempting):
-            self._returning = [(self._where[key].rank, key) for key, ready in self._preempting.items() if ready]
-            heapq.heapify(self._returning)
-        else:
-            heapq.heappush(self._returning, (info.rank, info.key))
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if at least one was activated."""
@@ -244,16 +229,16 @@ class PendingWorkloads:
     def head(self) -> Info | None:
         """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
-        returning = self._first_returning()
-        if returning is not None and (first is None or self._is_tried_before(returning, first)):
-            return returning
+        preemptor = self._preempting.first_due()
+        if preemptor is not None and (first is None or self._is_tried_before(preemptor, first)):
+            return preemptor
         return None if first is None or first.key == self.blocked_by else first
 
     def _is_tried_before(self, preemptor: Info, other: Info) -> bool:
         """Whether a preempting Workload is tried before one that is not. Only what its own victims free is its own."""
-        if preemptor.key in self._without_victims:
-            return self._rank_in_queue(preemptor) < self._rank_in_queue(other)
-        return other.priority <= preemptor.priority
+        if self._preempting.has_victims(preemptor.key):
+            return other.priority <= preemptor.priority
+        return self._rank_in_queue(preemptor) < self._rank_in_queue(other)
 
     def preempting(self) -> list[Info]:
         """The Workloads that may be tried and whose status says that they wait for their victims. O(n)."""
@@ -286,15 +271,6 @@ class PendingWorkloads:
 
     def _rank_in_queue(self, info: Info) -> tuple[WeightedUsage | None, Rank]:
         return self._place(info.queue), info.rank
-
-    def _first_returning(self) -> Info | None:
-        """The first preempting Workload to be tried; drops dead entries on the way."""
-        while self._returning:
-            rank, key = self._returning[0]
-            if self._preempting.get(key) and self._where[key].rank == rank:
-                return self._where[key]
-            heapq.heappop(self._returning)
-        return None
 
     def _first(self) -> Info | None:
         firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
@@ -355,13 +331,9 @@ class PendingWorkloads:
         elif retry is Retry.PREEMPTION:
             self.remove(key)
             self._where[key] = info
-            self._preempting[key] = False
-            if not has_victims:
-                self._without_victims[key] = None
-            self._waiting.append(key)
+            self._preempting.add_tried(info, has_victims=has_victims)
         else:
-            self._without_victims.pop(key, None)
-            if self._preempting.pop(key, None) is not None:
+            if self._preempting.discard(key):
                 self._enter(info)
             self._park(self._shape_of(info), info, why, demands)
             self._take_head(info, None if never or kept_back else behind)
@@ -370,29 +342,10 @@ class PendingWorkloads:
         self, shape: EqualWorkloads, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None
     ) -> None:
         if shape.parked is None:
-            self._parked += len(shape.live)
-        self._turns.get(shape.turn, {}).pop(shape.key, None)
+            self._parked_workloads += len(shape.live)
         if shape.reason not in ("", why.reason):
             self._reclassified += shape.live
-        shape.parked, shape.refused, shape.turn, shape.reason = why, refused.key, turn_of(refused.uid), why.reason
-        self._turns.setdefault(shape.turn, {})[shape.key] = None
-        if demands is None:
-            self._without_demand[shape.key] = None
-        for fr, amount in demands or ():
-            if shape.demands.get(fr) != amount:
-                shape.demands[fr] = amount
-                self._push_demand((fr, refused.priority), amount, shape.key)
-
-    def _push_demand(self, key: tuple[FlavorResource, int], amount: int, shape: ShapeId) -> None:
-        heap = self._demands.setdefault(key, [])
-        if len(heap) > 64 and len(heap) > 2 * len(self._shapes):
-            heap[:] = {entry for entry in heap if self._demands_of(entry[1]).get(key[0]) == entry[0]}
-            heapq.heapify(heap)
-        heapq.heappush(heap, (amount, shape))
-
-    def _demands_of(self, key: ShapeId) -> dict[FlavorResource, int]:
-        shape = self._shapes.get(key)
-        return shape.demands if shape is not None else {}
+        self._parked.add(shape, refused, why, demands)
 
     def usage_changed(self) -> None:
         """Record that the past usage of a LocalQueue is another one: one that was kept back may be before the head."""
@@ -449,40 +402,22 @@ class PendingWorkloads:
     def _release_all(self) -> bool:
         """Have every parked shape tried again. True if a shape was parked."""
         self._set_shortest_first(False)
-        parked = [shape for shape in self._shapes.values() if shape.parked is not None]
-        for shape in parked:
-            self._release(shape)
-        return bool(parked)
+        return self._release_each([shape for shape in self._shapes.values() if shape.parked is not None])
 
-    def _release_within(self, reach: Reach) -> bool:
-        """Have the parked shapes tried again whose demand is within reach or unknown. True if there was one.
-
-        Its cost depends on their number, not on that of all parked ones.
-        """
-        found, self._without_demand = list(self._without_demand), {}
-        for (fr, priority), heap in self._demands.items():
-            most = reach(fr, priority) if heap else 0
-            while heap and heap[0][0] <= most:
-                amount, key = heapq.heappop(heap)
-                demands = self._demands_of(key)
-                if demands.get(fr) == amount:
-                    del demands[fr]
-                    found.append(key)
-        released = [shape for key in found if (shape := self._shapes.get(key)) and shape.parked is not None]
-        for shape in dict.fromkeys(released):
+    def _release_each(self, shapes: list[EqualWorkloads]) -> bool:
+        for shape in shapes:
             self._release(shape)
-        return bool(released)
+        return bool(shapes)
 
     def refresh(self, turn: int) -> None:
         """Have the parked shapes of this turn tried again, so that their messages are brought up to date."""
-        for key in list(self._turns.get(turn, ())):
-            self._release(self._shapes[key])
+        for shape in self._parked.of_turn(turn):
+            self._release(shape)
 
     def _release(self, shape: EqualWorkloads) -> None:
         """Have the first Workload of a parked shape tried again."""
-        self._turns[shape.turn].pop(shape.key)
-        self._parked -= len(shape.live)
-        shape.parked = shape.refused = None
+        self._parked.discard(shape)
+        self._parked_workloads -= len(shape.live)
         first = shape.first()
         if first is not None:
             self._push_shape(shape.key, first)
@@ -497,17 +432,12 @@ class PendingWorkloads:
         `reach`: only quota was released, and parked shapes that demand more than this stay parked. `preemptors`: also
         those that wait for victims. Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        waiting: list[Key] = []
-        if preemptors:
-            tried, self._waiting = self._waiting, []
-            waiting = [key for key in tried if self._preempting.get(key) is False]
-        elif self._is_blocked_by_preemptor:
+        if self._is_blocked_by_preemptor and not preemptors:
             return False
-        woken = self.blocked_by is not None or bool(waiting)
+        woken = self.blocked_by is not None
         self._unblock()
-        for key in waiting:
-            self._return(self._where[key])
-        woken = (self._release_all() if reach is None else self._release_within(reach)) or woken
+        woken = (preemptors and self._preempting.retry()) or woken
+        woken = (self._release_all() if reach is None else self._release_each(self._parked.within(reach))) or woken
         refused, self._refused = self._refused, {}
         for key in refused:
             self._enter(self._where[key])
@@ -519,10 +449,9 @@ class PendingWorkloads:
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
             self._withhold(None)
-            preempting, self._preempting, self._without_victims = self._preempting, {}, {}
-            self._returning, self._waiting = [], []
-            for key in preempting:
-                self._enter(self._where[key])
+            preempting, self._preempting = self._preempting, Preemptors()
+            for info in preempting:
+                self._enter(info)
             self.requeue_inadmissible(now)
 
     def set_usage(self, usage: Callable[[Key], WeightedUsage] | None) -> None:
@@ -532,8 +461,8 @@ class PendingWorkloads:
         """
         if (usage is None) != (self._usage is None):
             members = [info for shape in self._shapes.values() for info in shape.live.values()]
-            self._shapes, self._shape_heads, self._parked = {}, {}, 0
-            self._turns, self._demands, self._without_demand = {}, {}, {}
+            self._shapes, self._shape_heads = {}, {}
+            self._parked, self._parked_workloads = ParkedShapes(self._shapes), 0
             self.waiting_head, self._shortest_first = None, False
             self._withhold(None)
             self._usage = usage

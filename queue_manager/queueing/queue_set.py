@@ -15,7 +15,8 @@ from job_controller.model import Key
 from queue_manager.api import keys, messages, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.equal_workloads import PendingReason
-from queue_manager.queueing.pending import PendingWorkloads, Reach
+from queue_manager.queueing.parked_shapes import Reach
+from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Preempt, Refuse, WithholdingHead
 from queue_manager.scheduling.flavor_assignment import Demand

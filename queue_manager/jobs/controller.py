@@ -92,6 +92,8 @@ class JobQueueController:
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         # By Job UID: the last Event about why the Job cannot be queued, and when it was recorded.
         self._last_events: dict[str, tuple[WorkloadEvent, datetime]] = {}
+        # By Job UID, while it has no Workload: the resourceVersion with which it was first seen.
+        self._first_seen: dict[str, str] = {}
         self._rejected_annotations: dict[str, str] = {}  # by Job UID: the last Event text about labels and annotations
         self._jobs.index(_BY_CLASS, _class_label)
         self._jobs.index(_BY_PREBUILT, _prebuilt_key)
@@ -123,8 +125,11 @@ class JobQueueController:
 
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
+            if old is None:
+                self._first_seen[new.metadata.uid] = new.metadata.resource_version
             self.queue.add(new.metadata.key, new=old is None)
         elif old is not None:
+            self._first_seen.pop(old.metadata.uid, None)
             self._last_events.pop(old.metadata.uid, None)
             self._rejected_annotations.pop(old.metadata.uid, None)
 
@@ -195,6 +200,8 @@ class JobQueueController:
             return
         owned = self._permits.workloads_of(job)
         context = self._context(job)
+        if owned or not context.managed:
+            self._first_seen.pop(job.metadata.uid, None)
         if not context.managed and not owned and context.parent is None:
             return
         self._report_rejected_annotations(job)
@@ -227,6 +234,7 @@ class JobQueueController:
             flavors={f.metadata.name: f for f in self._flavors.values()},
             cluster_queue_exists=self._cluster_queue_exists(job),
             waits_for_pods=self._settings.pods_ready is not None,
+            first_seen=self._first_seen.get(job.metadata.uid, job.metadata.resource_version),
             labels_to_copy=self._settings.label_keys_to_copy,
             overrides=self._overrides(job),
             pod_cause=self._pod_cause(job),

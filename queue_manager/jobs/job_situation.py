@@ -38,6 +38,7 @@ class JobContext:
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     cluster_queue_exists: bool = True  # the ClusterQueue whose quota the Workload holds; True without quota
     waits_for_pods: bool = True  # waitForPodsReady is enabled
+    first_seen: str = ""  # the resourceVersion with which the Job was first seen, if it has had no Workload since
     labels_to_copy: tuple[str, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # those of Job and class that pass `overrides.accepted`
     uses_nodes: bool = False  # pods of the Job run on nodes, are bound to one, or are being created

@@ -217,9 +217,10 @@ def new_job_of_unknown_priority_class_is_reported(s: JobSituation) -> PlannedWri
 
 def workload_is_created(s: JobSituation) -> PlannedWrite | None:
     """Create the Workload of a suspended Job without pods."""
-    if s.workload is not None or s.context.priority is None:
+    context = s.context
+    if s.workload is not None or context.priority is None:
         return None
-    tree = new_workload(s.job, s.context.priority, s.context.labels_to_copy, s.context.overrides)
+    tree = new_workload(s.job, context.priority, context.labels_to_copy, context.overrides, context.first_seen)
     key = f"{s.job.metadata.namespace}/{tree['metadata']['name']}"
     return CreateWorkload(tree, WorkloadEvent("Normal", event_reasons.CREATED_WORKLOAD, f"Created Workload: {key}"))
 

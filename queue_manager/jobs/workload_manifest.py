@@ -125,15 +125,19 @@ def new_workload(
     priority: Priority,
     labels_to_copy: tuple[str, ...] = (),
     overrides: Mapping[str, str] = MappingProxyType({}),
+    first_seen: str = "",
 ) -> Json:
-    """The Workload to create for a Job. `overrides`: the annotations that pass `overrides.accepted`."""
+    """The Workload to create for a Job. `overrides`: the annotations that pass `overrides.accepted`. `first_seen`: the
+    resourceVersion that orders Jobs created in the same second; default: the current one.
+    """
     meta = job.metadata
     kept = {k: v for k, v in meta.annotations.items() if k.startswith(keys.PROVREQ_PREFIX)}
     kept |= overrides
     if keys.ADMISSION_GATED_BY in meta.annotations:
         kept[keys.ADMISSION_GATED_BY] = meta.annotations[keys.ADMISSION_GATED_BY]
-    if meta.resource_version.isdecimal():
-        kept[keys.SEQUENCE] = meta.resource_version
+    sequence = first_seen or meta.resource_version
+    if sequence.isdecimal():
+        kept[keys.SEQUENCE] = sequence
     if meta.creation_timestamp is not None:
         kept[keys.JOB_CREATED] = timestamp(meta.creation_timestamp)
     spec: dict[str, Json] = {

@@ -32,15 +32,17 @@ class Mode(IntEnum):
 
     NO_FIT = 0
     NO_CANDIDATES = 1  # would fit after preemption, but no sufficient victims exist
-    PREEMPT = 2  # fits after preemption, also in the own ClusterQueue
-    RECLAIM = 3  # fits after preemption in other ClusterQueues only
-    FIT = 4
+    JOINTLY = 2  # no victims suffice for one resource alone, but those for another one may release enough of it, too
+    PREEMPT = 3  # fits after preemption, also in the own ClusterQueue
+    RECLAIM = 4  # fits after preemption in other ClusterQueues only
+    FIT = 5
 
 
-NEEDS_PREEMPTION = (Mode.PREEMPT, Mode.RECLAIM)
+NEEDS_PREEMPTION = (Mode.JOINTLY, Mode.PREEMPT, Mode.RECLAIM)
 MODE_TEXTS = {
     Mode.NO_FIT: "NoFit",
     Mode.NO_CANDIDATES: "preemptionMode=NoCandidates",
+    Mode.JOINTLY: "preemptionMode=NoCandidates",
     Mode.PREEMPT: "preemptionMode=Preempt",
     Mode.RECLAIM: "preemptionMode=Reclaim",
     Mode.FIT: "Fit",
@@ -215,7 +217,7 @@ def assign(
     """The best flavors for a Workload in this ClusterQueue.
 
     `ignore_undeclared`: resources without quota in the ClusterQueue do not count. `lost`: flavors for which no victims
-    suffice, although some do for each resource alone. `starts`: the index of the first flavor to try, 0 if absent.
+    suffice for all resources together. `starts`: the index of the first flavor to try, 0 if absent.
     """
     return _Assigner(queue, node, flavors, room, lost, starts, ignore_undeclared).assign(info)
 
@@ -242,8 +244,10 @@ class _Assigner:
         self._ignore_undeclared = ignore_undeclared
         self._groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
         self._assumed: dict[FlavorResource, int] = {}
+        self._is_composed = False  # of several pod sets or resource groups, which are assigned one after the other
 
     def assign(self, info: Info) -> Assignment:
+        self._is_composed = len(info.pod_sets) > 1 or len(self._queue.resource_groups) > 1
         results = []
         for pod_set in info.pod_sets:
             requests = requests_of(pod_set, PODS in self._groups)
@@ -292,7 +296,7 @@ class _Assigner:
         stop = start + len(tried)
         result.untried[at] = stop if stop < len(group.flavors) else 0
         result.attempts += tried
-        if best.mode <= Mode.NO_CANDIDATES and result.unfit is None:
+        if best.mode < Mode.PREEMPT and result.unfit is None:
             result.unfit = tried
         if best.mode is not Mode.FIT:
             mildest = min((a.reason for a in tried if a.reason), key=SEVERITY.__getitem__)
@@ -310,8 +314,11 @@ class _Assigner:
             fr, request = FlavorResource(flavor, resource), result.requests[resource]
             if not self._weigh(attempt, fr, request):
                 attempt.short.append(Demand(fr, _least(request, pod_set)))
-        if attempt.mode in NEEDS_PREEMPTION and (pod_set.name, flavor) in self._lost:
+        is_lost = (pod_set.name, flavor) in self._lost
+        if is_lost and attempt.mode in NEEDS_PREEMPTION:
             attempt.mode = Mode.NO_CANDIDATES
+        elif not is_lost and attempt.mode is Mode.NO_CANDIDATES and (self._is_composed or len(attempt.short) > 1):
+            attempt.mode = Mode.JOINTLY
         return attempt
 
     def _weigh(self, attempt: FlavorAttempt, fr: FlavorResource, request: int) -> bool:
@@ -346,7 +353,7 @@ def _tries_next(fungibility: FlavorFungibility, attempt: FlavorAttempt) -> bool:
     if attempt.mode in NEEDS_PREEMPTION and fungibility.when_can_preempt == policy_values.TRY_NEXT_FLAVOR:
         return True
     borrows = attempt.borrow > 0 and fungibility.when_can_borrow == policy_values.TRY_NEXT_FLAVOR
-    return borrows or attempt.mode <= Mode.NO_CANDIDATES
+    return borrows or attempt.mode < Mode.PREEMPT
 
 
 def _best(fungibility: FlavorFungibility, tried: Sequence[FlavorAttempt]) -> FlavorAttempt:

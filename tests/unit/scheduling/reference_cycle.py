@@ -31,7 +31,7 @@ from tests.unit.scheduling.reference import (
 )
 from tests.unit.scheduling.reference_preemption import Preemptor, Victims, find_victims
 
-NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
+NO_FIT, NO_CANDIDATES, JOINTLY, PREEMPT, RECLAIM, FIT = range(6)
 ADMIT, REFUSE = "Admit", "Refuse"
 
 Choice = tuple[int, str, str]  # pod set, resource, flavor
@@ -86,7 +86,7 @@ def assign(w: World, planned: World, head: Head, lost: Lost, starts: Starts) -> 
         flavors=tuple(flavors),
         usage=usage,
         needs=frozenset((flavor, resource) for (_, resource, flavor), way in ways.items() if way.mode < FIT),
-        preempting=frozenset((index, f) for (index, _, f), way in ways.items() if way.mode in (PREEMPT, RECLAIM)),
+        preempting=frozenset((index, f) for (index, _, f), way in ways.items() if JOINTLY <= way.mode < FIT),
         untried=untried,
     )
 
@@ -124,6 +124,9 @@ def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tu
         if (index, flavor) in lost and worst.mode in (PREEMPT, RECLAIM):
             ways = {choice: Way(min(way.mode, NO_CANDIDATES), way.borrow) for choice, way in ways.items()}
             worst = Way(NO_CANDIDATES, worst.borrow)
+        elif worst.mode == NO_CANDIDATES and (index, flavor) not in lost:
+            ways = {choice: Way(max(way.mode, JOINTLY), way.borrow) for choice, way in ways.items()}
+            worst = Way(JOINTLY, worst.borrow)
         if not tries_next(policies, worst):
             return ways, number
         if preference(policies, worst) > preference(policies, best_way):
@@ -135,15 +138,15 @@ def preference(policies: Policies, way: Way) -> tuple:
     """The higher, the better. A flavor in which nothing can be done is worst, whatever its borrow level."""
     if way.mode == NO_FIT:
         return (0,)
-    if way.mode == NO_CANDIDATES:
-        return 1, -way.borrow
+    if way.mode in (NO_CANDIDATES, JOINTLY):
+        return way.mode, -way.borrow
     if policies.preference == "PreemptionOverBorrowing":
-        return 2, -way.borrow, way.mode
-    return 2, way.mode, -way.borrow
+        return PREEMPT, -way.borrow, way.mode
+    return PREEMPT, way.mode, -way.borrow
 
 
 def tries_next(policies: Policies, way: Way) -> bool:
-    if way.mode in (NO_FIT, NO_CANDIDATES):
+    if way.mode in (NO_FIT, NO_CANDIDATES, JOINTLY):
         return True
     if way.mode in (PREEMPT, RECLAIM) and policies.when_can_preempt == "TryNextFlavor":
         return True

@@ -19,6 +19,7 @@ from queue_manager.jobs.workload_manifest import queue_name, reclaimed
 from queue_manager.lifecycle import overrides, transitions
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from queue_manager.lifecycle.write_causes import Cause
+from queue_manager.scheduling.queue_order import queue_time, rank
 
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whether something changes
 
@@ -81,15 +82,21 @@ def in_order_of_priorities(workloads: Iterable[Workload], value: int) -> list[Wo
 
     Of the unfinished Workloads that do not have it, those that are lowered come first if they are pending, those that
     are raised if they hold quota: so at no time has a pending one a higher priority than a running one of its class,
-    which it would preempt. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
+    which it would preempt. Of those that are lowered the last in its queue comes first, of those that are raised the
+    first: so none becomes the first of its ClusterQueue with a priority that it is about to lose.
+    BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
     """
 
-    def is_late(w: Workload) -> bool:
-        is_lowered = (w.spec.priority or 0) > value
-        return w.is_true(condition_types.QUOTA_RESERVED) == is_lowered
+    def is_lowered(w: Workload) -> bool:
+        return (w.spec.priority or 0) > value
 
-    changed = (w for w in workloads if w.spec.priority != value and not w.is_true(condition_types.FINISHED))
-    return sorted(changed, key=is_late)
+    def is_late(w: Workload) -> bool:
+        return w.is_true(condition_types.QUOTA_RESERVED) == is_lowered(w)
+
+    changed = [w for w in workloads if w.spec.priority != value and not w.is_true(condition_types.FINISHED)]
+    in_queue = sorted(changed, key=lambda w: rank(w, queue_time(w)))
+    raised, lowered = (w for w in in_queue if not is_lowered(w)), (w for w in reversed(in_queue) if is_lowered(w))
+    return sorted([*raised, *lowered], key=is_late)
 
 
 def workload_follows_admission_gates(s: JobSituation) -> PlannedWrite | None:

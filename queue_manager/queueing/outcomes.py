@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from job_controller.times import later
 from queue_manager.api import messages, reasons
@@ -120,30 +121,44 @@ def _stops_for(victim: Holding, preemptor: Info) -> bool:
     return victim.evicted and (victim.preempted_for is None or victim.preempted_for.preemptor == preemptor.uid)
 
 
+class EndedReservations(NamedTuple):
+    """What a refusal ends besides: its own reservation, and those of `behind`, which it blocks in its StrictFIFO queue.
+
+    `cluster_queues`: to be tried again when all outcomes of the cycle are applied, since these found quota kept.
+    """
+
+    cluster_queues: list[str]
+    behind: list[Info]
+
+
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
-) -> list[str]:
+) -> EndedReservations:
     """Park the refused Workload until the event that its refusal names (`Refuse.retry`), and end its reservation.
 
     If it blocks its StrictFIFO queue, the reservations of the Workloads behind it end too: they cannot be admitted, and
-    the blocking Workload may need just that quota. Then the inadmissible Workloads of the cohort are tried again.
-
-    Returns the ClusterQueues to try again at the end of the cycle, since only the reservation of the refused Workload
-    ended. They are tried without their preemptors: two, each of which fits into the reservation of the other, would be
-    tried in turn forever.
+    the blocking Workload may need just that quota.
     """
-    behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
+    behind_head = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
     demands = least_demands(state, refusal)
-    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind, demands=demands)
+    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind_head, demands=demands)
     ended = state.end_reservation(refusal.info.uid)
-    name, behind_it = refusal.cluster_queue, list[str]()
+    name, behind = refusal.cluster_queue, list[Info]()
     if queues.is_blocked_by(refusal.info.key, name):
-        behind_it = [uid for uid, reservation in state.reservations.items() if reservation.cluster_queue == name]
-        for uid in behind_it:
-            state.end_reservation(uid)
-    if behind_it:
-        queues.requeue_inadmissible(state.relatives(name), now)
-    return state.relatives(name) if ended is not None and not behind_it else []
+        behind = [each.info for each in state.reservations.values() if each.cluster_queue == name]
+    for info in behind:
+        state.end_reservation(info.uid)
+    return EndedReservations(state.relatives(name) if ended is not None or behind else [], behind)
+
+
+def retried_after(ended: Iterable[EndedReservations]) -> tuple[set[str], set[str]]:
+    """The ClusterQueues to try again (with their preemptors, without these) after the refusals of a cycle.
+
+    Where only the refused Workload's own reservation has ended, preemptors are not tried: two, each of which fits into
+    the reservation of the other, would be tried in turn forever.
+    """
+    all_of_them = {name for each in ended if each.behind for name in each.cluster_queues}
+    return all_of_them, {name for each in ended for name in each.cluster_queues} - all_of_them
 
 
 def requeue_within_reach(
@@ -258,13 +273,14 @@ class Rehearsal:
         while progress:
             found = heads(self.state, self.queues, self._is_tried, self.now)
             decided = self.decide(found)
-            freed: set[str] = set()
-            applied = [self._apply(each, outcomes, freed) for each in decided]
+            ended: list[EndedReservations] = []
+            applied = [self._apply(each, outcomes, ended) for each in decided]
             takers = [each for each in decided if isinstance(each, Admit | Preempt) and self._is_applied(each)]
-            self._requeue(concerned_by(self.state, takers))
-            self._requeue(freed, preemptors=False)
+            again, without_preemptors = retried_after(ended)
+            self._requeue(again | concerned_by(self.state, takers))
+            self._requeue(without_preemptors, preemptors=False)
             retry_at_rest(self.state, self.queues, takers, backfills=self.backfilling is not None)
-            progress = any(applied) or bool(freed)
+            progress = any(applied) or bool(again or without_preemptors)
         return outcomes
 
     def _requeue(self, names: set[str], *, preemptors: bool = True) -> None:
@@ -288,9 +304,9 @@ class Rehearsal:
     def _is_tried(self, cluster_queue: str) -> bool:
         return is_active(self.state, cluster_queue)
 
-    def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome], freed: set[str]) -> bool:
-        """Apply one outcome and record it. True if the next cycle may find something else to do. `freed` gets the
-        ClusterQueues to try again after a refusal.
+    def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome], ended: list[EndedReservations]) -> bool:
+        """Apply one outcome and record it. True if the next cycle may find something else to do. `ended` gets what a
+        refusal ends.
         """
         outcomes[outcome.info.uid] = outcome
         match outcome:
@@ -302,7 +318,7 @@ class Rehearsal:
             case Preempt():
                 await_victims(self.state, self.queues, outcome)
             case Refuse():
-                freed.update(refuse(self.state, self.queues, outcome, self.now, self.backfilling))
+                ended.append(refuse(self.state, self.queues, outcome, self.now, self.backfilling))
                 return outcome.retry is not Retry.NEXT_CYCLE
         return True
 

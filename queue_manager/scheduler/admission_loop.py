@@ -133,7 +133,7 @@ class Scheduler:
         withholding = self._quota_cache.withholding_heads(heads)
         decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting, withholding)
         blocked = self._is_blocked_by_pods()
-        progress, takers, freed = False, list[Admit | Preempt](), set[str]()
+        progress, takers, ended = False, list[Admit | Preempt](), list[outcomes.EndedReservations]()
         for outcome in decided:
             self._trail.follow(outcome.info.uid)
             match outcome:
@@ -152,11 +152,12 @@ class Scheduler:
                     progress = True
                 case Refuse():
                     self._trail.record("refused", outcome)
-                    freed.update(self._refuse(outcome))
+                    ended.append(self._refuse(outcome))
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
+        again, without_preemptors = outcomes.retried_after(ended)
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)
-        self._quota_cache.requeue_within_reach(sorted(concerned), now)
-        self._quota_cache.requeue_within_reach(sorted(freed), now, preemptors=False)
+        self._quota_cache.requeue_within_reach(sorted(again | concerned), now)
+        self._quota_cache.requeue_within_reach(sorted(without_preemptors), now, preemptors=False)
         backfills = self._backfilling is not None
         outcomes.retry_at_rest(self._quota_cache.state, self._quota_cache.queues, takers, backfills=backfills)
         self._quota_cache.report_reasons()
@@ -229,11 +230,10 @@ class Scheduler:
 
     # --- refusals ---
 
-    def _refuse(self, refusal: Refuse) -> list[str]:
-        """Returns the ClusterQueues to try again at the end of the cycle."""
+    def _refuse(self, refusal: Refuse) -> outcomes.EndedReservations:
         never = refusal.reason in NEVER_FITS_REASONS
         now, backfilling = self._runtime.clock.now(), self._backfilling
-        freed = outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
+        ended = outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
 
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
@@ -244,7 +244,9 @@ class Scheduler:
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
         self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
-        return freed
+        for info in ended.behind:
+            self._reasons.report(info, _wait_behind)
+        return ended
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
@@ -258,6 +260,11 @@ def _backfilling(settings: WorkloadSettings) -> Backfilling | None:
 def _wait_for_pods(draft: Draft) -> None:
     if waits(draft.workload):
         transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
+
+
+def _wait_behind(draft: Draft) -> None:
+    if waits(draft.workload):
+        transitions.block(draft, reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
 
 
 def _is_named_for_job(workload: Workload) -> bool:

@@ -202,7 +202,8 @@ class _Judge:
 
     def evidence(self, nomination: Nomination) -> Evidence:
         tried = {(p.name, a.flavor): a for p in nomination.assignment.pod_sets for a in p.attempts}
-        flavors = tuple(row for pod_set in self.info.pod_sets for row in self._flavors(pod_set, tried))
+        own = not self.planned.takes_what_is_kept(self.queue.node, nomination.assignment.usage)
+        flavors = tuple(row for pod_set in self.info.pod_sets for row in self._flavors(pod_set, tried, own))
         checks = tuple(self._preemptions(nomination, flavors))
         ends = [check.protected_until for check in checks if check.protected_until is not None]
         ways = ways_to_preempt(self.state, self.planned, self.queue, self.info, self.now, ends) if checks else NO_WAYS
@@ -216,7 +217,9 @@ class _Judge:
 
     # --- flavors ---
 
-    def _flavors(self, pod_set: PodSetInfo, tried: dict[tuple[str, str], FlavorAttempt]) -> Iterator[FlavorEvidence]:
+    def _flavors(
+        self, pod_set: PodSetInfo, tried: dict[tuple[str, str], FlavorAttempt], takes_own: bool
+    ) -> Iterator[FlavorEvidence]:
         groups = self.queue.queue.spec.resource_groups
         covered = {resource for group in groups for resource in group.covered_resources}
         requests = requests_of(pod_set, PODS in covered)
@@ -227,13 +230,14 @@ class _Judge:
             for flavor, resource in _quotas(group):
                 if resource in requests:
                     attempt = tried.get((pod_set.name, flavor))
-                    yield self._flavor(pod_set.name, FlavorResource(flavor, resource), requests[resource], attempt)
+                    fr = FlavorResource(flavor, resource)
+                    yield self._flavor(pod_set.name, fr, requests[resource], attempt, takes_own)
 
     def _flavor(
-        self, pod_set: str, fr: FlavorResource, requested: int, attempt: FlavorAttempt | None
+        self, pod_set: str, fr: FlavorResource, requested: int, attempt: FlavorAttempt | None, takes_own: bool
     ) -> FlavorEvidence:
         node = self.queue.node
-        free = self.planned.free(node, fr)
+        free = self.planned.free(node, fr, own=takes_own)
         nominal, used = node.quota(fr).nominal, self.planned.used(node, fr)
         own = max(0, nominal - used)
         return FlavorEvidence(

@@ -165,6 +165,10 @@ def run_cycle(
 
         for entry in _in_order(state, entries, freed):
             outcome = _process(planned, entry, taken, guard)
+            if _is_withheld(outcome) and state.has_several_flavors(entry.queue.name):
+                again = _entry(state, planned, entry.queue, entry.info, now)
+                if again.nomination.is_possible:
+                    outcome = _process(planned, again, taken, guard)
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
                 freed += (state.queues[victim.holding.cluster_queue].node for victim in outcome.victims)
@@ -371,6 +375,11 @@ def _no_longer_fits(planned: PlannedUsage, entry: _Entry, fits: Callable[[], boo
 def _keep_back(planned: PlannedUsage, entry: _Entry, message: str) -> Refuse:
     planned.forget(entry.info.uid)
     return _refuse(entry, reasons.WAITING_FOR_QUOTA, message, Retry.CHANGE)
+
+
+def _is_withheld(outcome: Outcome) -> bool:
+    """Whether the quota was withheld for the first Workload of a StrictFIFO queue: another flavor may be free."""
+    return isinstance(outcome, Refuse) and outcome.message == messages.KEPT_FOR_FIRST_MESSAGE
 
 
 def _reservable(entry: _Entry) -> Usage:

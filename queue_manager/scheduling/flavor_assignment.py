@@ -35,16 +35,18 @@ class Mode(IntEnum):
     JOINTLY = 2  # no victims suffice for one resource alone, but those for another one may release enough of it, too
     PREEMPT = 3  # fits after preemption, also in the own ClusterQueue
     RECLAIM = 4  # fits after preemption in other ClusterQueues only
-    FIT = 5
+    FREED = 5  # fits once Workloads have stopped that are being stopped, without further victims
+    FIT = 6
 
 
-NEEDS_PREEMPTION = (Mode.JOINTLY, Mode.PREEMPT, Mode.RECLAIM)
+NEEDS_PREEMPTION = (Mode.JOINTLY, Mode.PREEMPT, Mode.RECLAIM, Mode.FREED)
 MODE_TEXTS = {
     Mode.NO_FIT: "NoFit",
     Mode.NO_CANDIDATES: "preemptionMode=NoCandidates",
     Mode.JOINTLY: "preemptionMode=NoCandidates",
     Mode.PREEMPT: "preemptionMode=Preempt",
     Mode.RECLAIM: "preemptionMode=Reclaim",
+    Mode.FREED: "preemptionMode=Reclaim",
     Mode.FIT: "Fit",
 }
 

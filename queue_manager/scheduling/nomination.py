@@ -104,8 +104,17 @@ class _Judgement:
     queue: QueueState
     info: Info
     now: datetime
+    takes_own: bool = True  # it borrows nothing, as far as known: see `PlannedUsage.free`
 
     def nomination(self) -> Nomination:
+        """What the head could get. Only one that borrows nothing gets of its own quota what is kept for preemptors."""
+        found = self._of_all_flavors()
+        if not self.planned.takes_what_is_kept(self.queue.node, found.assignment.usage):
+            return found
+        self.takes_own = False
+        return self._of_all_flavors()
+
+    def _of_all_flavors(self) -> Nomination:
         """What the head could get; if nothing, the refusal that says least: another one is not true of all flavors."""
         best = found = self._with_flavors_from(FROM_THE_FIRST)
         rounds = max((len(group.flavors) for group in self.queue.queue.spec.resource_groups), default=0)
@@ -190,17 +199,17 @@ class _Judgement:
 
     def free(self, fr: FlavorResource) -> int:
         """The amount that is available now and stays available."""
-        return self.planned.free(self.queue.node, fr)
+        return self.planned.free(self.queue.node, fr, own=self.takes_own)
 
     def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
         """How well an amount that is not free would fit after preemption, and the borrow level then."""
         node = self.queue.node
         if value <= node.available(fr):  # when the planned preemptions are done
-            return Mode.RECLAIM, node.borrow_level(fr, value)
+            return Mode.FREED, node.borrow_level(fr, value)
         if not self.info.may_preempt:
             return Mode.NO_CANDIDATES, node.borrow_level(fr, value)
         preemptor = self._preemptor({fr: value})
         earlier = self._earlier_victims(preemptor.usage)
         if earlier:
-            return after(self.state, earlier, preemptor)
+            return Mode.FREED, after(self.state, earlier, preemptor)[1]
         return prospect(self.state, preemptor, self.now, self._find_victims)

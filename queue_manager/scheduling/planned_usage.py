@@ -95,20 +95,24 @@ class PlannedUsage:
 
     # --- queries ---
 
-    def free(self, node: QuotaNode, fr: FlavorResource) -> int:
+    def free(self, node: QuotaNode, fr: FlavorResource, *, own: bool = True) -> int:
         """The amount that is neither in use nor kept: available now beside the claims, and after all preemptions.
 
-        Of its own nominal quota nothing is kept for preemptors that would borrow it, and from which the ClusterQueue
-        could reclaim it as soon as they are admitted.
+        `own`: for one that does not borrow. Of its own nominal quota nothing is kept for preemptors that would borrow
+        it, and from which the ClusterQueue could reclaim it as soon as they are admitted.
         """
         free = self._free(node, fr)
-        if not self._planned:
+        if not self._planned or not own:
             return free
-        own = node.quota(fr).nominal - max(node.usage.get(fr, 0), self.used(node, fr))
-        if own > free and (yielding := self._yielding(node)):
+        left = self._left_of_own(node, fr)
+        if left > free and (yielding := self._yielding(node)):
             with self._without(yielding):
-                free = max(free, min(own, self._free(node, fr)))
+                free = max(free, min(left, self._free(node, fr)))
         return free
+
+    def _left_of_own(self, node: QuotaNode, fr: FlavorResource) -> int:
+        """The nominal quota that its ClusterQueue does not use, now and after all preemptions."""
+        return node.quota(fr).nominal - max(node.usage.get(fr, 0), self.used(node, fr))
 
     def _free(self, node: QuotaNode, fr: FlavorResource) -> int:
         planned = node.available(fr)
@@ -142,7 +146,14 @@ class PlannedUsage:
 
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this usage is `free`."""
-        return all(amount <= self.free(node, fr) for fr, amount in usage.items())
+        own = not self.takes_what_is_kept(node, usage)
+        return all(amount <= self.free(node, fr, own=own) for fr, amount in usage.items())
+
+    def takes_what_is_kept(self, node: QuotaNode, usage: Usage) -> bool:
+        """Whether there are preemptors to which `free` gives way, but not for this usage: it would borrow something."""
+        if not self._planned or not self._yielding(node):
+            return False
+        return any(amount > self._left_of_own(node, fr) for fr, amount in usage.items())
 
     def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this usage fits once all planned preemptions are done."""

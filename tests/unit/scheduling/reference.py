@@ -104,6 +104,7 @@ class World:
     preempted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     strategies: tuple[str, ...] = ()  # of fair sharing; (): off
     added: tuple[tuple[str, Usage], ...] = ()
+    takes_own: bool = True  # of the head in question: it borrows nothing, as far as known
     memo: dict = field(default_factory=dict, repr=False)
 
     def without(self, uids: Iterable[str]) -> World:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from tests.unit.scheduling.reference import (
 )
 from tests.unit.scheduling.reference_preemption import Preemptor, Victims, find_victims
 
-NO_FIT, NO_CANDIDATES, JOINTLY, PREEMPT, RECLAIM, FIT = range(6)
+NO_FIT, NO_CANDIDATES, JOINTLY, PREEMPT, RECLAIM, FREED, FIT = range(7)
 ADMIT, REFUSE = "Admit", "Refuse"
 
 Choice = tuple[int, str, str]  # pod set, resource, flavor
@@ -121,7 +121,7 @@ def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tu
             for resource, amount in wanted.items()
         }
         worst = Way(min(way.mode for way in ways.values()), max(way.borrow for way in ways.values()))
-        if (index, flavor) in lost and worst.mode in (PREEMPT, RECLAIM):
+        if (index, flavor) in lost and worst.mode in (PREEMPT, RECLAIM, FREED):
             ways = {choice: Way(min(way.mode, NO_CANDIDATES), way.borrow) for choice, way in ways.items()}
             worst = Way(NO_CANDIDATES, worst.borrow)
         elif worst.mode == NO_CANDIDATES and (index, flavor) not in lost:
@@ -148,7 +148,7 @@ def preference(policies: Policies, way: Way) -> tuple:
 def tries_next(policies: Policies, way: Way) -> bool:
     if way.mode in (NO_FIT, NO_CANDIDATES, JOINTLY):
         return True
-    if way.mode in (PREEMPT, RECLAIM) and policies.when_can_preempt == "TryNextFlavor":
+    if way.mode in (PREEMPT, RECLAIM, FREED) and policies.when_can_preempt == "TryNextFlavor":
         return True
     return way.borrow > 0 and policies.when_can_borrow == "TryNextFlavor"
 
@@ -166,13 +166,14 @@ def way_of(w: World, planned: World, head: Head, fr: FR, amount: int) -> Way:
     if amount <= free(w, w, kept, queue, fr):
         return Way(FIT, level(planned, queue, fr, amount))
     if amount <= available(planned, queue, fr):
-        return Way(RECLAIM, level(planned, queue, fr, amount))
+        return Way(FREED, level(planned, queue, fr, amount))
     preemptor = as_preemptor(w, head, {fr: amount}, frozenset([fr]))
     victims = [uid for uid, _ in earlier_victims(w, head)]
-    if not victims or not fits(planned.without(victims), queue, {fr: amount}):
-        if not may_help(planned, queue, fr, amount):
-            return Way(NO_FIT, level(planned, queue, fr, amount))
-        victims = [uid for uid, _ in find_victims(planned, preemptor)]
+    if victims and fits(planned.without(victims), queue, {fr: amount}):
+        return Way(FREED, level(planned.without(victims), queue, fr, amount))
+    if not may_help(planned, queue, fr, amount):
+        return Way(NO_FIT, level(planned, queue, fr, amount))
+    victims = [uid for uid, _ in find_victims(planned, preemptor)]
     if not victims:
         return Way(NO_CANDIDATES, level(planned, queue, fr, amount))
     own = any(h.uid in victims and h.queue == queue for h in w.held)
@@ -208,6 +209,14 @@ def nominate(w: World, head: Head) -> Nominated:
     If there are none, pod sets that did not try all flavors continue with the next one, and others begin again. As
     often as there are flavors: Kueue may continue forever.
     """
+    found = nominate_with(w, head)
+    kept = [kept for kept in w.kept if not passes(w, head, kept)]
+    if any(amount > left_of_own(w, w, kept, head.queue, fr) for fr, amount in found.assigned.usage.items()):
+        return nominate_with(replace(w, takes_own=False), head)
+    return found
+
+
+def nominate_with(w: World, head: Head) -> Nominated:
     best = found = nominate_from(w, head, {})
     rounds = max((len(flavors) for _, flavors in w.nodes[head.queue].groups), default=0)
     while rounds and len(head.pod_sets) > 1 and is_refused(found) and any(found.assigned.untried.values()):
@@ -251,10 +260,21 @@ def free(now: World, later: World, kept: list[Kept], queue: str, fr: FR) -> int:
     """What is available now, and after any preemptions; of the own quota also what borrowing preemptors would get."""
     least = min(available(plan(later, kept), queue, fr), spared(now, kept, queue, fr))
     others = [each for each in kept if not yields(now, each, queue)]
-    if len(others) == len(kept):
+    if len(others) == len(kept) or not now.takes_own:
         return least
-    own = limits(now, queue, fr).nominal - max(used(world, queue, fr) for world in (now, plan(later, kept)))
+    own = left_of_own(now, later, kept, queue, fr)
     return max(least, min(own, available(plan(later, others), queue, fr), spared(now, others, queue, fr)))
+
+
+def left_of_own(now: World, later: World, kept: list[Kept], queue: str, fr: FR) -> int:
+    return limits(now, queue, fr).nominal - max(used(world, queue, fr) for world in (now, plan(later, kept)))
+
+
+def fits_now(now: World, later: World, kept: list[Kept], queue: str, usage: Usage) -> bool:
+    """Whether all of this is free: its own quota counts only for one that borrows nothing."""
+    takes_own = all(amount <= left_of_own(now, later, kept, queue, fr) for fr, amount in usage.items())
+    now = replace(now, takes_own=takes_own)
+    return all(amount <= free(now, later, kept, queue, fr) for fr, amount in usage.items())
 
 
 def yields(w: World, kept: Kept, queue: str) -> bool:
@@ -327,9 +347,7 @@ def run_cycle(w: World) -> dict[str, Decided]:
         decided[head.uid] = Decided(REFUSE)
         if assigned.mode == FIT:
             kept = [each for uid, each in plans.items() if uid not in passed]
-            if all(
-                amount <= free(admitted, withholding, kept, head.queue, fr) for fr, amount in assigned.usage.items()
-            ):
+            if fits_now(admitted, withholding, kept, head.queue, assigned.usage):
                 decided[head.uid] = Decided(ADMIT, *promised)
                 plans.pop(head.uid, None)
                 admitted, withholding = (each.plus(head.queue, assigned.usage) for each in (admitted, withholding))

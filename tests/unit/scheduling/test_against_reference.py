@@ -41,7 +41,7 @@ def test_the_generated_worlds_have_what_is_compared():
     decided = [each for world in some for each in reference_cycle.run_cycle(world).values()]
     seen.update(type(each.outcome).__name__ for each in decided)
     seen.update(f"fair {bool(world.strategies)}, kept {bool(world.kept)}" for world in some)
-    assert len(seen) == 16  # 4 reasons, 6 modes, 2 types of outcomes, 4 kinds of Worlds
+    assert len(seen) == 17  # 4 reasons, 7 modes, 2 types of outcomes, 4 kinds of Worlds
     assert min(seen.values()) >= 3
 
 

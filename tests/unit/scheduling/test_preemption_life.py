@@ -44,10 +44,11 @@ class Cluster:
             withholding = outcomes.withholding_heads(self.state, self.queues, lambda _: True, heads)
             decided = run_cycle(self.state, heads, self.now, withholding=withholding)
             assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in decided)
-            freed = [name for outcome in decided for name in self.carry_out(outcome)]
+            ended = [done for outcome in decided if (done := self.carry_out(outcome)) is not None]
+            again, without_preemptors = outcomes.retried_after(ended)
             takers = [outcome for outcome in decided if isinstance(outcome, Admit | Preempt)]
-            self.try_again(sorted(outcomes.concerned_by(self.state, takers)))
-            self.try_again(sorted(set(freed)), preemptors=False)
+            self.try_again(sorted(again | outcomes.concerned_by(self.state, takers)))
+            self.try_again(sorted(without_preemptors), preemptors=False)
             outcomes.retry_at_rest(self.state, self.queues, takers)
             self.check()
 
@@ -59,7 +60,7 @@ class Cluster:
                 self.preempt(outcome)
             case Refuse():
                 return outcomes.refuse(self.state, self.queues, outcome, self.now)
-        return []
+        return None
 
     def preempt(self, outcome):
         preemptor = outcome.info

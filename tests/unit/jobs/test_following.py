@@ -1,6 +1,7 @@
 """What a Workload takes over from its Job, a child Job from its parent, and which of several Workloads counts."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -253,3 +254,16 @@ def test_no_pending_workload_is_above_a_running_one_of_its_class_meanwhile(value
     for each in written:
         priorities[each.metadata.name] = value
         assert max(priorities["w0"], priorities["w2"]) <= min(priorities["w1"], priorities["w3"])
+
+
+@pytest.mark.parametrize(("value", "written"), [(5, ["w3", "w2", "w1"]), (20, ["w1", "w2", "w3"])])
+def test_none_becomes_the_first_with_a_priority_that_it_is_about_to_lose(value, written):
+    """w1 to w3 are in one queue in this order, all with priority 7."""
+    known = []
+    for number in (2, 3, 1):
+        found = workload(name=f"w{number}", uid=f"w{number}")
+        spec = msgspec.structs.replace(found.spec, priority=7)
+        created = datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)
+        meta = msgspec.structs.replace(found.metadata, creation_timestamp=created)
+        known.append(msgspec.structs.replace(found, spec=spec, metadata=meta))
+    assert [w.metadata.name for w in following_rules.in_order_of_priorities(known, value)] == written

@@ -102,7 +102,8 @@ async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Dem
         found = [(manifest, prepare(manifest, None)) for manifest in manifests.read(str(samples() / "jobs"))]
         await submit(client, found)
         with suppress(TimeoutError):
-            await asyncio.wait_for(watch(client, output.Screen(quiet=quiet, highlight=False)), timeout)
+            async with asyncio.timeout(timeout):
+                await watch(client, output.Screen(quiet=quiet, highlight=False))
         return await outcomes(client)
 
 

@@ -162,8 +162,12 @@ class Follower:
                 return
 
     async def _changes_within(self, seconds: float) -> bool:
+        """Whether there is a change within this time. Ends if it is cancelled in the moment of a change, unlike
+        `asyncio.wait_for` of Python 3.11: Ctrl-C would have no effect then.
+        """
         try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         except TimeoutError:
             return False
         return True

@@ -123,7 +123,8 @@ class Agent:
             self._queue.add(uid)
         if self._workers:
             try:
-                await asyncio.wait_for(self._idle.wait(), grace + 10)
+                async with asyncio.timeout(grace + 10):
+                    await self._idle.wait()
             except TimeoutError:
                 log.error("pods did not end in time", extra={"pods": sorted(self._workers)})
         await self._sweeper.finish()
@@ -158,7 +159,8 @@ class Agent:
             process.watch(event.set)
             process.signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(asyncio.gather(*(event.wait() for event in ended)), MIN_GRACE_SECONDS)
+            async with asyncio.timeout(MIN_GRACE_SECONDS):
+                await asyncio.gather(*(event.wait() for event in ended))
         except TimeoutError:
             for process in processes:
                 process.signal(signal.SIGKILL)

@@ -189,7 +189,8 @@ async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> in
         start_new_session=True,
     )
     try:
-        return await asyncio.wait_for(process.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            return await process.wait()
     except TimeoutError:
         after = go_duration(timedelta(seconds=seconds))
         raise TimeoutError(f"command timed out: {json.dumps(' '.join(command))} timed out after {after}") from None

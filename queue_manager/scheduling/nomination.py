@@ -105,11 +105,12 @@ class _Judgement:
     info: Info
     now: datetime
     takes_own: bool = True  # it borrows nothing, as far as known: see `PlannedUsage.free`
+    took_own: bool = False  # that has made more quota free
 
     def nomination(self) -> Nomination:
         """What the head could get. Only one that borrows nothing gets of its own quota what is kept for preemptors."""
         found = self._of_all_flavors()
-        if not self.planned.takes_what_is_kept(self.queue.node, found.assignment.usage):
+        if not self.took_own or not self.planned.takes_what_is_kept(self.queue.node, found.assignment.usage):
             return found
         self.takes_own = False
         return self._of_all_flavors()
@@ -199,7 +200,10 @@ class _Judgement:
 
     def free(self, fr: FlavorResource) -> int:
         """The amount that is available now and stays available."""
-        return self.planned.free(self.queue.node, fr, own=self.takes_own)
+        free = self.planned.free(self.queue.node, fr, own=False)
+        own = self.planned.own_beside(self.queue.node, fr, free) if self.takes_own else free
+        self.took_own = self.took_own or own > free
+        return own
 
     def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
         """How well an amount that is not free would fit after preemption, and the borrow level then."""

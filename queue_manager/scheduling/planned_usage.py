@@ -102,12 +102,16 @@ class PlannedUsage:
         it, and from which the ClusterQueue could reclaim it as soon as they are admitted.
         """
         free = self._free(node, fr)
-        if not self._planned or not own:
+        return self.own_beside(node, fr, free) if own else free
+
+    def own_beside(self, node: QuotaNode, fr: FlavorResource, free: int) -> int:
+        """How much is `free` with what is not kept of the own quota, given how much is without that."""
+        if not self._planned:
             return free
         left = self._left_of_own(node, fr)
         if left > free and (yielding := self._yielding(node)):
             with self._without(yielding):
-                free = max(free, min(left, self._free(node, fr)))
+                return max(free, min(left, self._free(node, fr)))
         return free
 
     def _left_of_own(self, node: QuotaNode, fr: FlavorResource) -> int:

@@ -11,8 +11,9 @@ before it.
     another head took its quota or victims in this cycle   Refuse; tried again in the next cycle, from scratch
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
                                                            unless it can always reclaim it
-    fits without what is not lent for the sake of one      Refuse; tried again when that one is admitted or gone, or
-    that blocks its StrictFIFO queue                       quota is freed
+    fits without what is not lent for the sake of one      judged once more beside that, if there are other flavors;
+    that blocks its StrictFIFO queue                       else Refuse; tried again when that one is admitted or gone,
+                                                           or quota is freed
     does not fit                                           Refuse
 
 What a preemptor waits for is kept for it (`planned_usage`): with its victims gone and the preemptor admitted, all

@@ -35,7 +35,7 @@ from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_candidates import NO_VICTIMS, Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
-from queue_manager.scheduling.victim_search import FindVictims, Victim, after, prospect
+from queue_manager.scheduling.victim_search import FindVictims, Victim, level_without, prospect
 from queue_manager.scheduling.workload_info import Info
 
 MOST_SPARED = 32  # victims of others without which a preemptor is tried to fit: each try adds up all of them
@@ -215,5 +215,5 @@ class _Judgement:
         preemptor = self._preemptor({fr: value})
         earlier = self._earlier_victims(preemptor.usage)
         if earlier:
-            return Mode.FREED, after(self.state, earlier, preemptor)[1]
+            return Mode.FREED, level_without(self.state, earlier, node, fr, value)
         return prospect(self.state, preemptor, self.now, self._find_victims)

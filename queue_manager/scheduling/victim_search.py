@@ -94,19 +94,11 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims
     [(fr, value)] = preemptor.usage.items()
     if not _may_fit_after_preemption(state, preemptor.queue, fr, value):
         return Mode.NO_FIT, 0
-    return after(state, victims_of(state, preemptor, now), preemptor)
-
-
-def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
-    """Return mode and borrow level of a preemptor that requests one FlavorResource, once these victims are gone.
-
-    Without victims the mode is NO_CANDIDATES: no victims suffice.
-    """
-    [(fr, value)] = preemptor.usage.items()
+    victims = victims_of(state, preemptor, now)
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)
     own = any(victim.holding.cluster_queue == preemptor.queue.name for victim in victims)
-    return (Mode.PREEMPT if own else Mode.RECLAIM), _level_without(state, victims, preemptor.node, fr, value)
+    return (Mode.PREEMPT if own else Mode.RECLAIM), level_without(state, victims, preemptor.node, fr, value)
 
 
 def _may_fit_after_preemption(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
@@ -133,9 +125,10 @@ def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, va
     )
 
 
-def _level_without(
+def level_without(
     state: SchedulerState, victims: tuple[Victim, ...], node: QuotaNode, fr: FlavorResource, value: int
 ) -> int:
+    """The borrow level of this amount once the victims are gone."""
     held = [(state.queues[v.holding.cluster_queue].node, v.holding.usage.get(fr, 0)) for v in victims]
     for where, amount in held:
         where.remove(fr, amount)

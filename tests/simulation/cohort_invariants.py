@@ -7,11 +7,13 @@ judged by the quotas and queues as they were at any time in the last LAG before 
          is none below a cycle of Cohorts
     S3   what an admission counts is the request, by value
     S5   no quota for a Workload that is gated, or of a namespace that the ClusterQueue does not select
-    S6   a StrictFIFO ClusterQueue admits nobody before an earlier one that could be admitted
+    S6   a StrictFIFO ClusterQueue admits nobody before an earlier one that could be admitted, unless that one was
+         admitted in the same instant and preempted before this was written
     S7   a preemption makes its preemptor fit, needs each victim, and keeps policies and minimum runtimes; the quota
-         that is released for it is not given to another one, unless that has a higher priority
+         that is released for it is not given to another one, unless that has a higher priority, or takes its own quota
     S8   no victim has a higher priority in the same ClusterQueue; fair sharing takes from the larger share only
-    S9   nothing is preempted more than twice while users and admins do nothing, over kills of the manager as well
+    S9   nothing is preempted more than twice while users and admins do nothing and no Workload is evicted otherwise,
+         over kills of the manager as well
     S12  quota in use is not lost with its Workload
     S13  a Job that runs again has a startTime that is not before its resume
     S24  a ClusterQueue is not deleted while its quota is in use, nor a flavor while a ClusterQueue names it
@@ -33,7 +35,6 @@ import msgspec
 from queue_manager import durations
 from queue_manager.api import keys
 from queue_manager.api.types import ClusterQueue, Cohort
-from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.local.queue.invariants import (
@@ -50,11 +51,11 @@ from tests.local.queue.invariants import (
 )
 from tests.simulation.cohort_lives import MAX_MIN_RUNTIME, TEAMS
 from tests.simulation.recount import Recount
+from tests.simulation.workload_trees import CPU, order, request, usage_of, waits
 
 LAG = timedelta(seconds=0.5)
 INPUT, KILLED = b"INPUT", b"KILLED"  # an action of a user or admin; a crash of the manager
 MOST_EVICTIONS = 2  # of one Workload for one reason without an input (K of S9)
-CPU = "cpu"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OTHERS = "example.com/"
 
@@ -73,6 +74,19 @@ class Specs(NamedTuple):
     objects: ClusterObjects
 
 
+class Overtaken(NamedTuple):
+    """Someone who must have been admitted soon, since one behind it in a StrictFIFO queue was.
+
+    `fitted`: beside the quota that was held before this instant. So it may have been admitted, and preempted before
+    its admission was written.
+    """
+
+    due: datetime
+    uid: str
+    by: str  # name
+    fitted: bool
+
+
 @dataclass
 class CohortHistory(History):
     """Checks a history write by write."""
@@ -88,9 +102,11 @@ class CohortHistory(History):
     stopped_at: dict[str, datetime] = field(default_factory=dict)  # by queue: when it was stopped last
     edited: datetime = EPOCH  # when a queue, cohort or flavor was changed
     killed: datetime = EPOCH
-    overtaken: list[tuple[datetime, str, str]] = field(default_factory=list)  # due, uid that must be admitted, by whom
+    released: datetime = EPOCH  # when quota was released last
+    overtaken: list[Overtaken] = field(default_factory=list)
     batches: dict[str, set[str]] = field(default_factory=dict)  # by uid of the preemptor: victims that it takes now
     admissions: list[tuple[datetime, Tree]] = field(default_factory=list)  # the last ones
+    owners: set[str] = field(default_factory=set)  # by uid: who got nothing but nominal quota of its ClusterQueue
     evictions: Counter[str] = field(default_factory=Counter)  # by uid: preemptions since the last input
     below_cycle: set[str] = field(default_factory=set)  # ClusterQueues
     guarded: set[str] = field(default_factory=set)  # by uid: what has had the finalizer of the manager
@@ -113,10 +129,10 @@ class CohortHistory(History):
         if now > self.now:
             self._check_batches()
         self.now = now
-        due = [each for each in self.overtaken if each[0] < now]
-        self.overtaken = [each for each in self.overtaken if each[0] >= now]
-        for _, uid, name in due:
-            self._check_overtaken(uid, name)
+        due = [each for each in self.overtaken if each.due < now]
+        self.overtaken = [each for each in self.overtaken if each.due >= now]
+        for each in due:
+            self._check_overtaken(each)
 
     def _write(self, what: bytes, resource: bytes, tree: Tree) -> None:
         kind, meta = resource.decode(), tree["metadata"]
@@ -218,7 +234,8 @@ class CohortHistory(History):
 
     def _evicting(self) -> set[str]:
         """Who holds quota and is being stopped."""
-        return {uid for uid in self.usages if is_true(self.workloads[uid], "Evicted")}
+        held = ((uid, self.workloads[uid]) for uid in self.usages)
+        return {uid for uid, w in held if is_true(w, "Evicted") or "deletionTimestamp" in w["metadata"]}
 
     def _fits(self, objects: ClusterObjects, total: Tree, w: Tree, flavor: str = "") -> bool:
         """Whether a pending Workload fits beside this usage, in this flavor or in any."""
@@ -274,6 +291,14 @@ class CohortHistory(History):
         after = usage_of(new)
         if after is not None:
             self.usages[uid] = after
+        if after is not None and before is None:
+            self.admissions = [each for each in self.admissions if each[0] == self.now] + [(self.now, new)]
+            self.owners = self.owners | {uid} if self._stays_within_own(uid) else self.owners - {uid}
+        if before is not None and (after is None or before[1] - after[1]):
+            self.released = self.now
+        was_evicted = old is not None and is_true(old, "Evicted")
+        if is_true(new, "Evicted") and not was_evicted and condition(new, "Evicted")["reason"] != "Preempted":
+            self.evictions.clear()
         super()._workload(what, new)
         self.checked["S1 below a cycle"] += waits(new) and self._queue_of(new) in self.below_cycle
         if after is not None and (before is None or after[0] != before[0] or after[1] - before[1]):
@@ -294,7 +319,6 @@ class CohortHistory(History):
             raise Broken(f"S1: {name} got {dict(usage)} in {queue}, beyond the quota: {recounts[-1].usage}")
 
     def _check_admission(self, name: str, w: Tree, usage: Counter[FlavorResource]) -> None:
-        self.admissions = [each for each in self.admissions if each[0] == self.now] + [(self.now, w)]
         self.checked["S3"] += 1
         if sum(usage.values()) != request(w):
             raise Broken(f"S3: {name} requests {request(w)}, and its admission counts {dict(usage)}")
@@ -314,10 +338,12 @@ class CohortHistory(History):
 
     def _check_order(self, name: str, w: Tree, queue: str) -> None:
         self.checked["S6"] += 1
+        newest = {each["metadata"]["uid"] for _, each in self.admissions}
         for uid, other in self.workloads.items():
             before = self._queue_of(other) == queue and self._could_be_admitted(uid, other)
             if before and order(other) < order(w) and self.changed[uid] < self.now - LAG:
-                self.overtaken.append((self.now + LAG, uid, name))
+                fits = self._fits(self._objects()[-1], self._total(newest), other)
+                self.overtaken.append(Overtaken(self.now + LAG, uid, name, fits))
 
     def _could_be_admitted(self, uid: str, w: Tree) -> bool:
         """Whether nothing but quota keeps a pending Workload out, and has not for LAG."""
@@ -333,10 +359,12 @@ class CohortHistory(History):
             selector.get("matchLabels", {}).get("team", w["metadata"]["namespace"]) == w["metadata"]["namespace"]
         )
 
-    def _check_overtaken(self, uid: str, name: str) -> None:
-        w = self.workloads.get(uid)
-        if w is not None and self._could_be_admitted(uid, w) and self.changed[uid] < self.now - 2 * LAG:
-            raise Broken(f"S6: {name} was admitted before {w['metadata']['name']}, which is before it")
+    def _check_overtaken(self, found: Overtaken) -> None:
+        w = self.workloads.get(found.uid)
+        if w is None or not self._could_be_admitted(found.uid, w) or self.changed[found.uid] >= self.now - 2 * LAG:
+            return
+        if not found.fitted or self._fits(self._objects()[-1], self._total(), w):
+            raise Broken(f"S6: {found.by} was admitted before {w['metadata']['name']}, which is before it")
 
     # --- preemption: S7, S8, S9 ---
 
@@ -435,7 +463,7 @@ class CohortHistory(History):
             quiet = max(self.edited, self.killed) < at - LAG
             if w is None or not waits(w) or not quiet or not self._could_be_admitted(uid, w):
                 continue
-            if any(since >= at and self._may_take(other, w) for since, other in self.admissions):
+            if self._is_overtaken(w):
                 continue
             self.checked["S7"] += 1
             objects, evicting = self._objects()[-1], self._evicting()
@@ -444,7 +472,7 @@ class CohortHistory(History):
                 raise Broken(f"S7: {w['metadata']['name']} does not fit although its victims are gone")
             others = [each for each in self._claimants() if each != uid]
             flavors = {fr.flavor for v in victims for fr in self.usages[v][1]}
-            if others or len(flavors) != 1 or self.killed > at - timedelta(seconds=60):
+            if others or len(flavors) != 1 or self.released == at or self.killed > at - timedelta(seconds=60):
                 continue
             claimed = self._counted_on(victims, evicting, w)
             for v in victims & last:
@@ -454,31 +482,54 @@ class CohortHistory(History):
                     raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {spared}")
 
     def _counted_on(self, victims: set[str], evicting: set[str], w: Tree) -> set[str]:
-        """The victims of a preemptor, and what else is being stopped that it could have chosen."""
-        return victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
-
-    def _may_preempt(self, w: Tree, stopping: Tree) -> bool:
-        """Whether a preemptor may count on what a Workload of its ClusterQueue releases, which it could preempt.
+        """The victims of a preemptor, and what else of its ClusterQueue is being stopped that it could have chosen.
 
         What others release that are deactivated, have timed out, or were preempted for one that is held since, is for
         whom it fits then.
         """
+        return victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
+
+    def _possibly_counted_on(self, victims: set[str], evicting: set[str], w: Tree) -> set[str]:
+        """Its victims, and what else is being stopped that it could have chosen: from others, if it does not borrow."""
+        counted = self._counted_on(victims, evicting, w)
+        return counted | {each for each in evicting if self._may_reclaim(w, self.workloads[each])}
+
+    def _may_preempt(self, w: Tree, stopping: Tree) -> bool:
         own = stopping["status"]["admission"]["clusterQueue"] == self._queue_of(w)
         return own and priority(stopping) < priority(w)
+
+    def _may_reclaim(self, w: Tree, stopping: Tree) -> bool:
+        policies = self._spec(self._queue_of(w)).get("preemption") or {}
+        allowed = {"Any": True, "LowerPriority": priority(stopping) < priority(w)}
+        own = stopping["status"]["admission"]["clusterQueue"] == self._queue_of(w)
+        return not own and allowed.get(policies.get("reclaimWithinCohort"), False)
 
     def _may_take(self, other: Tree, w: Tree) -> bool:
         """Whether what is released for `w` may go to another one: of a higher priority, or before it in its queue."""
         first = self._queue_of(other) == self._queue_of(w) and order(other) < order(w)
-        return first or self._is_reprioritized(other, w) or priority(other) > priority(w)
+        higher = priority(other) > priority(w)
+        return first or higher or self._is_reprioritized(other, w) or self._takes_own(other, w)
+
+    def _is_overtaken(self, w: Tree) -> bool:
+        """Whether someone got quota in this instant that may take what is released for `w`."""
+        return any(at >= self.now and self._may_take(other, w) for at, other in self.admissions)
+
+    def _takes_own(self, other: Tree, w: Tree) -> bool:
+        """Whether a Workload stays within the nominal quota of its ClusterQueue, which could reclaim that from `w`."""
+        queue = self._queue_of(other)
+        reclaims = (self._spec(queue).get("preemption") or {}).get("reclaimWithinCohort") == "Any"
+        return reclaims and other["metadata"]["uid"] in self.owners and queue != self._queue_of(w)
+
+    def _stays_within_own(self, uid: str) -> bool:
+        """Whether the usage of a Workload's ClusterQueue is within its nominal quota, where the Workload has a part."""
+        queue, usage = self.usages[uid]
+        recount, node = Recount(self._objects()[-1], self._total()), ("cq", queue)
+        return all(recount.used(node, fr) <= recount.quota(node, fr)[0] for fr in usage if usage[fr])
 
     def _claimants(self) -> list[str]:
-        """Preemptors that wait for victims, as their status says."""
-        return [
-            uid
-            for uid in self.claims
-            if uid in self.workloads
-            and condition(self.workloads[uid], "QuotaReserved").get("reason") == "WaitingForPreemptedWorkloads"
-        ]
+        """Preemptors that wait for victims, their own or those of others, as their status says."""
+        reserved = ((uid, condition(w, "QuotaReserved")) for uid, w in self.workloads.items() if waits(w))
+        return [uid for uid, each in reserved if each.get("reason") == "WaitingForPreemptedWorkloads"]
 
     def _claimed(self, name: str, new: Tree) -> None:
         """S7: who gets quota leaves what is kept for a preemptor, unless its priority is higher: when its own victims
@@ -491,10 +542,8 @@ class CohortHistory(History):
         evicting = self._evicting()
         for each in self._claimants():
             waiting = self.workloads[each]
-            alive = self.claims[each] & evicting
-            if not alive or priority(new) > priority(waiting) or not self._is_first(each, waiting):
-                continue
-            if self._is_reprioritized(new, waiting):
+            alive = self.claims.get(each, set()) & evicting
+            if not alive or not self._is_first(each, waiting) or self._is_overtaken(waiting):
                 continue
             if max(self.changed[each], self.edited, self.killed) > self.now - LAG:
                 continue
@@ -503,7 +552,7 @@ class CohortHistory(History):
             if any(
                 self._fits(objects, self._total(gone | {uid}), waiting)
                 and not self._fits(objects, self._total(gone), waiting)
-                for gone in (self._counted_on(alive, evicting, waiting), evicting)
+                for gone in (self._possibly_counted_on(alive, evicting, waiting), evicting)
             ):
                 raise Broken(f"S7: {name} took the quota that was released for {waiting['metadata']['name']}")
 
@@ -525,61 +574,6 @@ def _flavors_named(objects: ClusterObjects) -> set[str]:
     return {f.name for q in objects.cluster_queues for g in q.spec.resource_groups for f in g.flavors}
 
 
-# --- reading -----------------------------------------------------------------------------------------------
-
-
 def _condition_types(tree: Tree) -> Iterator[str]:
     conditions = (tree.get("status") or {}).get("conditions") or ()
     return (c["type"] for c in conditions)
-
-
-def waits(w: Tree) -> bool:
-    """Whether the Workload is pending."""
-    return (
-        w["spec"].get("active") is not False
-        and "deletionTimestamp" not in w["metadata"]
-        and not any(is_true(w, each) for each in ("Finished", "QuotaReserved", "DeactivationTarget"))
-        and not (w["metadata"].get("annotations") or {}).get(keys.ADMISSION_GATED_BY)
-    )
-
-
-def order(w: Tree) -> tuple[int, datetime, int]:
-    """Priority, queue time, order of creation."""
-    evicted = condition(w, "Evicted")
-    timed_out = evicted.get("status") == "True" and evicted["reason"] == "PodsReadyTimeout"
-    annotations = w["metadata"].get("annotations") or {}
-    created = datetime.fromisoformat(w["metadata"]["creationTimestamp"])
-    of_job = datetime.fromisoformat(annotations.get(keys.JOB_CREATED, "0001-01-01T00:00:00Z"))
-    since = of_job if created - of_job <= timedelta(minutes=1) else created
-    if timed_out:
-        since = datetime.fromisoformat(evicted["lastTransitionTime"])
-    return -priority(w), since, int(annotations.get(keys.SEQUENCE, 0))
-
-
-def request(w: Tree) -> int:
-    """cpu of all pods that are still to run, in the units of `amounts`."""
-    left = _left(w)
-    return sum(left[each["name"]] * _of_a_pod(each["template"]["spec"]) for each in w["spec"]["podSets"])
-
-
-def _left(w: Tree) -> dict[str, int]:
-    """The pods that are still to run, by pod set."""
-    done = {each["name"]: each["count"] for each in (w.get("status") or {}).get("reclaimablePods") or ()}
-    return {each["name"]: each["count"] - done.get(each["name"], 0) for each in w["spec"]["podSets"]}
-
-
-def _of_a_pod(spec: Tree) -> int:
-    return sum(amount(CPU, c["resources"]["requests"][CPU]) for c in spec["containers"])
-
-
-def usage_of(w: Tree) -> tuple[str, Counter[FlavorResource]] | None:
-    """ClusterQueue and usage of a Workload that holds quota, without what it has reclaimed; None if it holds none."""
-    if not is_true(w, "QuotaReserved") or is_true(w, "Finished"):
-        return None
-    admission = w["status"]["admission"]
-    left, usage = _left(w), Counter[FlavorResource]()
-    for row in admission["podSetAssignments"]:
-        for resource, flavor in row["flavors"].items():
-            whole = amount(resource, row["resourceUsage"][resource])
-            usage[FlavorResource(flavor, resource)] += whole * left[row["name"]] // row["count"]
-    return admission["clusterQueue"], usage

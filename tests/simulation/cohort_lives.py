@@ -24,7 +24,8 @@ PRIORITIES = {"low": 10, "mid": 50, "high": 100}
 PARENTS = {"root": "", "left": "root", "right": "root", "leaf": "left"}  # depth 3
 BASE, MAXIMUM, LIMIT = 1, 4, 2  # requeue backoff
 MAX_MIN_RUNTIME = 6
-CROWD, LENGTH = (4, 8), (8, 20)  # Jobs that fill the queues at first; steps after them
+CROWD = (4, 8)  # Jobs that fill the queues at first
+LENGTH, MORE_LENGTH = (8, 20), (20, 50)  # steps after them
 OUTCOMES: tuple[Tree, ...] = (
     {"ready_after": 0.2, "ends_after": 2.0},
     {"ready_after": 0.2, "ends_after": None},
@@ -56,8 +57,8 @@ class Scene:
     deleted: list[tuple[str, str]] = field(default_factory=list)  # whose names can be taken again
 
 
-def life(seed: int) -> Life:
-    """The life of this seed."""
+def life(seed: int, length: tuple[int, int] = LENGTH) -> Life:
+    """The life of this seed. `length`: the least and the greatest number of steps."""
     rng = Random(seed)
     objects = [*_classes(), *_flavors(rng), *_cohorts(rng)]
     queues = list(_cluster_queues(rng))
@@ -65,7 +66,7 @@ def life(seed: int) -> Life:
     config = _config(rng)
     scene = Scene(objects, "maxMinRuntime" in config)
     moves = [_submitting(rng, scene) for _ in range(rng.randint(*CROWD))]
-    for _ in range(rng.randint(*LENGTH)):
+    for _ in range(rng.randint(*length)):
         moves += _step(rng, scene)
     return Life(config, objects, moves)
 

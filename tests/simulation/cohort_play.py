@@ -49,7 +49,7 @@ RESOURCES = {
     each.kind: each for each in (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES)
 }
 FOREIGN = "example.com"
-OWED_SECONDS = 100.0  # enough for every backoff and run that is left
+OWED_SECONDS = 140.0  # enough for every backoff and run that is left, and until past usage has decayed
 QUIET_SECONDS = 20.0
 SHARE_OF_WRITES = 0.03  # of the manager's writes, before which another program writes on the same Workload
 FOLDER = Path(__file__).parent / "kept_lives"

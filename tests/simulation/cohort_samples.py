@@ -40,8 +40,8 @@ from queue_manager.simulation.world import World
 from queue_manager.visibility.pending_summary import local_queue_path
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects, ClusterState
 from tests.local.queue.invariants import Broken, is_true, phase, recount_memory
-from tests.simulation.cohort_invariants import usage_of
 from tests.simulation.cohort_lives import TEAMS
+from tests.simulation.workload_trees import usage_of
 
 T = TypeVar("T")
 EVERY = 0.4637  # s; no timer of the system has this period

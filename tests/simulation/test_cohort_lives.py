@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.cohort_lives import life
+from tests.simulation.cohort_lives import MORE_LENGTH, life
 from tests.simulation.cohort_play import FOLDER, play, read
 
 LIVES, MORE_LIVES, BATCH = 8, 48, 20
+LONG_LIVES = range(100, 112)
 # How often the checks must have judged in the lives of one test: about half as often as they did when it was written.
 LEAST = {
     "S1": 150,
@@ -81,6 +82,14 @@ def test_random_lives_keep_the_invariants() -> None:
 @pytest.mark.parametrize("first", range(LIVES, MORE_LIVES, BATCH))
 def test_many_random_lives_keep_the_invariants(first: int) -> None:
     check(range(first, first + BATCH), LEAST_OF_MANY)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", LONG_LIVES)
+def test_long_random_lives_keep_the_invariants(seed: int) -> None:
+    """Many Workloads wait at a time, and what one decision leaves behind meets the next."""
+    checked = play(life(seed, MORE_LENGTH)).checked
+    assert checked["S2"] > 100
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)

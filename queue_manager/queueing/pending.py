@@ -69,6 +69,7 @@ class PendingWorkloads:
         self._parked_workloads = 0  # how many are in parked shapes
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self._is_blocked_by_preemptor = False
+        self._leader: Key | None = None  # StrictFIFO, past usage: first until a higher priority comes, see `_first`
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
         self.waiting_head: Info | None = None
@@ -152,6 +153,8 @@ class PendingWorkloads:
                 self._preempting.add_due(info)
             elif not delayed:
                 self._enter(info)
+                if info.preempting and (self._leader is None or info.rank < self._where[self._leader].rank):
+                    self._leader = info.key
             elif info.requeue_at is not None:
                 heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
         if delayed:
@@ -171,6 +174,7 @@ class PendingWorkloads:
         if info is None:
             return None
         self._kept_back.pop(key, None)
+        self._leader = None if self._leader == key else self._leader
         if self.blocked_by == key:
             self._unblock()
         if self._withheld is not None and self._withheld[0] == key:
@@ -273,8 +277,13 @@ class PendingWorkloads:
         return self._place(info.queue), info.rank
 
     def _first(self) -> Info | None:
+        """The first active Workload. In a StrictFIFO queue a preemptor stays the first, whatever the past usage is now:
+        a victim that came before it would be admitted again and again, and stopped again.
+        """
         firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
-        return min(firsts, key=lambda info: (self._place(info.queue), self._order(info)), default=None)
+        first = min(firsts, key=lambda info: (self._place(info.queue), self._order(info)), default=None)
+        leader = self._where[self._leader] if self._leader is not None and self._usage is not None else None
+        return leader if leader is not None and first is not None and first.priority <= leader.priority else first
 
     def _place(self, queue: Key) -> WeightedUsage | None:
         return self._usage(queue) if self._usage is not None else None
@@ -328,6 +337,7 @@ class PendingWorkloads:
             self._withhold((key, withheld) if withheld is not None else None)
             self.blocked_by, self.never = key, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
+            self._leader = key if self._is_blocked_by_preemptor else None
         elif retry is Retry.PREEMPTION:
             self.remove(key)
             self._where[key] = info
@@ -449,6 +459,7 @@ class PendingWorkloads:
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
             self._withhold(None)
+            self._leader = None
             preempting, self._preempting = self._preempting, Preemptors()
             for info in preempting:
                 self._enter(info)

@@ -401,6 +401,25 @@ def test_a_blocked_strict_queue_goes_on_when_usage_puts_another_first():
     assert queue.head().key.name == "b"
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_preemptor_leads_its_strict_queue_until_a_higher_priority_comes(restarted):
+    """Its victim comes back with a lower past usage, and would be stopped again as soon as it is admitted."""
+    queue, _ = by_usage("StrictFIFO", busy=9, idle=1)
+    waits = [condition("QuotaReserved", "False", WAITS)] if restarted else []
+    queue.put(pending("preemptor", queue="busy", priority=5, conditions=waits), T0)
+    if not restarted:
+        queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
+    queue.put(pending("victim", queue="idle"), T0)
+    queue.requeue_inadmissible(T0)
+    assert queue.head().key.name == "preemptor"
+    queue.put(pending("higher", queue="idle", priority=6), T0)
+    assert queue.head().key.name == "higher"
+    queue.remove(pending("higher").key)
+    queue.refused(pending("preemptor").key, Retry.CHANGE, WHY)
+    queue.requeue_inadmissible(T0)
+    assert queue.head().key.name == "victim"
+
+
 def test_switching_the_order_by_usage_keeps_all_and_tries_them_again():
     queue = queue_of("BestEffortFIFO", pending("b", queue="b"), pending("a", queue="a", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)

@@ -201,7 +201,7 @@ class AdmissionFairSharing(ConfigModel):
     """How often usage is recorded; 0s means 5m."""
 
     resource_weights: Mapping[str, Annotated[Number, Field(ge=0)]] = Field(default_factory=dict)
-    """How much a resource counts, 0 or more. Omitted: 1."""
+    """How much a resource counts, 0 or more, per core of cpu, byte of memory, or piece. Omitted: 1."""
 
 
 class Preemption(ConfigModel):
@@ -270,10 +270,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     """Which requests count against quota, and as what."""
 
     fair_sharing: FairSharing | None = None
-    """Share unused quota of a cohort by weight. Omitted: off."""
+    """Share unused quota of a cohort by weight. On if the section is present, off if it is omitted."""
 
     admission_fair_sharing: AdmissionFairSharing | None = None
-    """Order LocalQueues by past usage. Omitted: off."""
+    """Order LocalQueues by past usage. On if the section is present, off if it is omitted."""
 
     preemption: Preemption = Field(default_factory=Preemption)
     """How long Jobs may forbid their preemption. Sluice's own section."""

@@ -182,6 +182,19 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
 
 
+def fit_together(state: SchedulerState, head: tuple[QueueState, Info], other: tuple[QueueState, Info]) -> bool:
+    """Whether the quota is enough for both Workloads at the same time, if no other one of these cohorts runs.
+
+    Each is given with its ClusterQueue. The quota tree is unchanged afterwards.
+    """
+    with state.without(list(_sharing(state, head[0]))):
+        found = _assign(state, *head)
+        if found.mode is not Mode.FIT:
+            return False
+        with _added(head[0].node, found.usage):
+            return _assign(state, *other).mode is Mode.FIT
+
+
 def kept_back_by(state: SchedulerState, cluster_queue: str) -> list[str]:
     """The ClusterQueues whose heads may keep back the Workloads of this one, itself included."""
     return [cluster_queue] if state.fair_sharing else state.relatives(cluster_queue)

@@ -98,12 +98,15 @@ def _kept_for_first(found: Judgement, kept_for: KeptForHead, head: str) -> Findi
     whose = head or "that Workload"
     first = f"{head or f'a Workload {ANOTHERS}'}, the first of StrictFIFO ClusterQueue {kept_for.cluster_queue}"
     sentence = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {first}."
-    changes = (
-        f"{whose} is admitted, or leaves the queue, and enough quota is free then",
-        f"running Workloads release so much that {whose} and it both fit",
-    )
+    changes = [f"{whose} is admitted, or leaves the queue, and enough quota is free then"]
+    changes += _both_fit(kept_for, whose)
     command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
     return _finding(found, found.reason, sentence, changes, command)
+
+
+def _both_fit(kept_for: KeptForHead, whose: str) -> list[str]:
+    """The condition that enough is released for both; none if the quota is not enough for both at one time."""
+    return [f"running Workloads release so much that {whose} and it both fit"] if kept_for.both_fit else []
 
 
 def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Finding:
@@ -119,7 +122,7 @@ def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Findin
         sentence = f"The free quota of ClusterQueue {found.cluster_queue} is {kept}."
     changes = [f"{whose} is admitted, or leaves the queue, and enough quota is free then"]
     if lacking:
-        changes.append(f"{_release(found, lacking)}, beside what {whose} needs")
+        changes += _both_fit(kept_for, whose)
     if kept_for.cluster_queue != found.cluster_queue:
         changes += _own_released(found, lacking)
     if found.evidence is not None and found.evidence.ways.protected_until is not None:

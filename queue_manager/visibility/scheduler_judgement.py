@@ -35,7 +35,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay, that_waits_for_its_turn
-from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, kept_back_by, promise
+from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, fit_together, kept_back_by, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
@@ -77,12 +77,13 @@ class KeptForHead(NamedTuple):
     `blocks` its StrictFIFO queue, the scheduler itself.
 
     `most_seconds`: the declared maximum execution time with which the Workload would pass it, now or when enough is
-    released for it; None: any one; 0: none, or not known.
+    released for it; None: any one; 0: none, or not known. `both_fit`: at one time, if no others run.
     """
 
     head: Key
     cluster_queue: str
     most_seconds: int | None
+    both_fit: bool
     blocks: bool = False
 
 
@@ -308,15 +309,16 @@ class ClusterState:
         before = self._head_before(name, info, release)
         if before is None:
             return release, None
+        both_fit = fit_together(self.state, (before.queue, before.head), (self.state.queues[name], info))
         is_free, is_known = message == messages.KEPT_FOR_HEAD_MESSAGE, release.starts_by < NEVER
         longest = info.longest_run
         if is_known and not is_free and longest is not None and later(release.starts_by, longest) <= before.starts_by:
             return release, None
         if not is_free and not is_known:  # the head may take what is released before that is enough for this one
-            return None, KeptForHead(before.head.key, before.queue.name, 0)
+            return None, KeptForHead(before.head.key, before.queue.name, 0, both_fit)
         seconds = int((before.starts_by - (self._now if is_free else release.starts_by)).total_seconds())
         most = max(0, seconds) if before.starts_by < NEVER else None
-        return None, KeptForHead(before.head.key, before.queue.name, most)
+        return None, KeptForHead(before.head.key, before.queue.name, most, both_fit)
 
     def _passes_without_protection(self, name: str, info: Info) -> bool:
         """Whether this Workload may preempt others, in spite of a head, when the last minimum runtime is over."""
@@ -337,7 +339,10 @@ class ClusterState:
         found.sort()
         alone = (each for each in found if self._keeps_back(each[1:], (name, info)))
         first = next(alone, found[0] if found else None)
-        return KeptForHead(first[2].key, first[1], 0, blocks=True) if first is not None else None
+        if first is None:
+            return None
+        both_fit = fit_together(self.state, (self.state.queues[first[1]], first[2]), (self.state.queues[name], info))
+        return KeptForHead(first[2].key, first[1], 0, both_fit, blocks=True)
 
     def _keeps_back(self, first: tuple[str, Info], other: tuple[str, Info]) -> bool:
         """Whether the first Workload of a StrictFIFO queue keeps back another one if only these two are tried."""

@@ -218,7 +218,6 @@ def test_quota_that_is_kept_for_a_head_is_promised_to_none_that_would_delay_it(l
     assert found.sentence == f"{requests} of flavor f free; {kept}."
     assert found.changes == [
         "default/head is admitted, or leaves the queue, and enough quota is free then",
-        f"{release}, beside what default/head needs",
         f"it declares a maximum execution time of at most 500 s ({MAX_TIME}), and {release}",
     ]
     assert found.next_command == "sluice explain default/head"

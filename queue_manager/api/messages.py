@@ -102,6 +102,11 @@ def previously(message: str) -> str:
     return f"Previously: {message}"
 
 
+def kept_in_flavor(flavor: str) -> str:
+    """The free quota of this flavor is kept for a head by backfilling. Sluice's own."""
+    return f"free quota in flavor {flavor} is kept for a workload that is ordered before it"
+
+
 def insufficient_unused(resource: str, flavor: str, missing: str) -> str:
     """The message of the reason WaitingForQuota. `missing` is a quantity."""
     return f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"

@@ -27,7 +27,7 @@ from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, blocking_limits, is_within_quota, unlent
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, blocking_limits, unlent
 from queue_manager.scheduling.victim_search import may_reclaim
 from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 
@@ -377,7 +377,7 @@ class _Judge:
         """Whether the ClusterQueue, or a cohort between it and the first that it shares, uses only its own quota."""
         shared = set(self.queue.node.path())
         below = (node for node in self.state.queues[cluster_queue].node.path() if node not in shared)
-        return any(is_within_quota(node, preemptor.needs) for node in below)
+        return any(map(preemptor.finds_within_quota, below))
 
 
 def _names(nodes: Iterable[QuotaNode]) -> tuple[str, ...]:

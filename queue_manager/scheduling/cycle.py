@@ -11,9 +11,10 @@ before it.
     another head took its quota or victims in this cycle   Refuse; tried again in the next cycle, from scratch
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
                                                            unless it can always reclaim it
-    fits without what is not lent for the sake of one      judged once more beside that, if there are other flavors;
-    that blocks its StrictFIFO queue                       else Refuse; tried again when that one is admitted or gone,
-                                                           or quota is freed
+    fits without what is not lent for the sake of one      judged once more beside that: in other flavors, or with
+    that blocks its StrictFIFO queue                       more victims; else Refuse; tried again when that one is
+                                                           admitted or gone, or quota is freed
+    fits, but would delay a head that waits (backfilling)  judged once more in other flavors; else Refuse, likewise
     does not fit                                           Refuse
 
 What a preemptor waits for is kept for it (`planned_usage`): with its victims gone and the preemptor admitted, all
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -34,7 +36,7 @@ from queue_manager.api import messages, reasons
 from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.scheduling.backfill import Backfilling, Candidate, WaitingHead
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
-from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt, Mode
+from queue_manager.scheduling.flavor_assignment import Assignment, Choice, FlavorAttempt, Mode
 from queue_manager.scheduling.holdings import Reservation, turn_of
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
@@ -166,10 +168,9 @@ def run_cycle(
 
         for entry in _in_order(state, entries, freed):
             outcome = _process(planned, entry, taken, guard)
-            if _is_withheld(outcome) and state.has_several_flavors(entry.queue.name):
-                again = _entry(state, planned, entry.queue, entry.info, now)
-                if again.nomination.is_possible:
-                    outcome = _process(planned, again, taken, guard)
+            if _why_kept_back(outcome) and _has_other_ways(state, entry.queue):
+                judge = partial(_entry, state, planned, entry.queue, entry.info, now)
+                outcome = _judged_again(entry, outcome, judge, lambda e: _process(planned, e, taken, guard))
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
                 freed += (state.queues[victim.holding.cluster_queue].node for victim in outcome.victims)
@@ -178,12 +179,26 @@ def run_cycle(
     return outcomes
 
 
-def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> _Entry:
-    """Nominate a head. A preemptor that fits no longer takes from those behind it, if that helps."""
+def _entry(
+    state: SchedulerState,
+    planned: PlannedUsage,
+    queue: QueueState,
+    info: Info,
+    now: datetime,
+    excluded: frozenset[Choice] = frozenset(),
+) -> _Entry:
+    """Nominate a head, in flavors that are not `excluded`. A preemptor that fits no longer takes from those behind it,
+    if that helps. One that takes its own quota, and can always reclaim it, is not kept from what others withhold to
+    borrow it.
+    """
 
     def nominated(passed: frozenset[str]) -> _Entry:
         with planned.without(passed):
-            return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
+            found = nominate(state, planned, queue, info, now, excluded)
+            if planned.is_withheld_to_borrow and not found.is_possible:
+                with planned.beside_withheld(queue, found.assignment.usage):
+                    found = nominate(state, planned, queue, info, now, excluded)
+            return _Entry(info, queue, found, passed)
 
     passed = planned.passed_by(info, queue)
     found = nominated(passed)
@@ -327,7 +342,7 @@ def _admit(planned: PlannedUsage, entry: _Entry, guard: _HeadGuard | None) -> Ad
     usage = entry.assignment.usage
 
     def fits() -> bool:
-        with planned.without(entry.passed):
+        with planned.without(entry.passed), planned.beside_withheld(entry.queue, usage):
             return planned.fits(entry.queue.node, usage)
 
     if not fits():
@@ -349,9 +364,11 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     if not taken.isdisjoint(victim.holding.uid for victim in victims):
         return _lost(entry, messages.OVERLAPPING_TARGETS_MESSAGE)
 
+    usage = entry.assignment.usage
+
     def fits() -> bool:
-        with planned.without(entry.passed):
-            return planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)
+        with planned.without(entry.passed), planned.beside_withheld(entry.queue, usage):
+            return planned.will_fit_without(entry.queue.node, usage, outcome.reservation.victims)
 
     if not fits():
         return _no_longer_fits(planned, entry, fits)
@@ -378,9 +395,42 @@ def _keep_back(planned: PlannedUsage, entry: _Entry, message: str) -> Refuse:
     return _refuse(entry, reasons.WAITING_FOR_QUOTA, message, Retry.CHANGE)
 
 
-def _is_withheld(outcome: Outcome) -> bool:
-    """Whether the quota was withheld for the first Workload of a StrictFIFO queue: another flavor may be free."""
-    return isinstance(outcome, Refuse) and outcome.message == messages.KEPT_FOR_FIRST_MESSAGE
+def _why_kept_back(outcome: Outcome) -> str:
+    """The message of a refusal because free quota is kept for another Workload; "" for any other outcome."""
+    return outcome.message if isinstance(outcome, Refuse) and outcome.message in messages.KEPT_MESSAGES else ""
+
+
+def _has_other_ways(state: SchedulerState, queue: QueueState) -> bool:
+    """Whether a Workload that is kept back may get another flavor, or further victims for its own quota."""
+    return state.has_several_flavors(queue.name) or can_always_reclaim(queue)
+
+
+def _judged_again(
+    entry: _Entry,
+    refusal: Outcome,
+    judge: Callable[[frozenset[Choice]], _Entry],
+    process: Callable[[_Entry], Outcome],
+) -> Outcome:
+    """The outcome of a Workload that is kept back, in other flavors or with further victims; else its `refusal`.
+
+    `judge`: nominates it beside what is withheld, in flavors that are not excluded.
+    """
+    outcome, excluded = refusal, frozenset[Choice]()
+    while why := _why_kept_back(outcome):
+        before = entry
+        if why == messages.KEPT_FOR_HEAD_MESSAGE:  # what is kept for a head is not withheld
+            excluded |= entry.assignment.choices
+        entry = judge(excluded)
+        if not entry.nomination.is_possible or _is_same(entry, before):
+            return refusal
+        outcome = process(entry)
+    return outcome
+
+
+def _is_same(one: _Entry, other: _Entry) -> bool:
+    """Whether a Workload gets the same flavors and victims."""
+    victims = ({victim.holding.uid for victim in each.nomination.victims} for each in (one, other))
+    return one.assignment.choices == other.assignment.choices and next(victims) == next(victims)
 
 
 def _reservable(entry: _Entry) -> Usage:

@@ -131,7 +131,7 @@ class _Candidates:
             return
         for name in self._state.relatives(own.name):
             queue = self._state.queues[name]
-            if queue is not own and not is_within_quota(queue.node, self._preemptor.needs):
+            if queue is not own and not self._preemptor.finds_within_quota(queue.node):
                 yield queue, policy.reclaim_within_cohort
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Ranked]:
@@ -186,7 +186,7 @@ class _Search:
 
     def is_open(self, node: QuotaNode) -> bool:
         """Whether victims may be taken below this node: it borrows what is needed, or the preemptor is below it too."""
-        return node in self.ancestors or not is_within_quota(node, self._preemptor.needs)
+        return node in self.ancestors or not self._preemptor.finds_within_quota(node)
 
     def fits(self) -> bool:
         """Whether the preemptor fits; its usage is counted in the quota tree already."""

@@ -182,6 +182,11 @@ class Assignment:
         return found if any(found.values()) else {}
 
     @property
+    def choices(self) -> frozenset[Choice]:
+        """The chosen flavors."""
+        return frozenset((p.name, a.flavor) for p in self.pod_sets for a in p.chosen)
+
+    @property
     def preempting(self) -> frozenset[Choice]:
         """The chosen flavors that need preemption."""
         return frozenset((p.name, a.flavor) for p in self.pod_sets for a in p.chosen if a.mode in NEEDS_PREEMPTION)
@@ -214,14 +219,16 @@ def assign(
     *,
     ignore_undeclared: bool = False,
     lost: AbstractSet[Choice] = frozenset(),
+    excluded: AbstractSet[Choice] = frozenset(),
     starts: Mapping[Untried, int] = FROM_THE_FIRST,
 ) -> Assignment:
     """The best flavors for a Workload in this ClusterQueue.
 
     `ignore_undeclared`: resources without quota in the ClusterQueue do not count. `lost`: flavors for which no victims
-    suffice for all resources together. `starts`: the index of the first flavor to try, 0 if absent.
+    suffice for all resources together. `excluded`: flavors of which the free quota is kept for others. `starts`:
+    the index of the first flavor to try, 0 if absent.
     """
-    return _Assigner(queue, node, flavors, room, lost, starts, ignore_undeclared).assign(info)
+    return _Assigner(queue, node, flavors, room, lost, excluded, starts, ignore_undeclared).assign(info)
 
 
 class _Assigner:
@@ -234,6 +241,7 @@ class _Assigner:
         flavors: Mapping[str, ResourceFlavor],
         room: AvailableQuota,
         lost: AbstractSet[Choice],
+        excluded: AbstractSet[Choice],
         starts: Mapping[Untried, int],
         ignore_undeclared: bool,
     ) -> None:
@@ -242,6 +250,7 @@ class _Assigner:
         self._flavors = flavors
         self._room = room
         self._lost = lost
+        self._excluded = excluded
         self._starts = starts
         self._ignore_undeclared = ignore_undeclared
         self._groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
@@ -312,6 +321,9 @@ class _Assigner:
         if why:
             return FlavorAttempt(flavor, Mode.NO_FIT, reason=reasons.NO_MATCHING_FLAVOR, texts=[why])
         attempt = FlavorAttempt(flavor, Mode.FIT)
+        if (pod_set.name, flavor) in self._excluded:
+            attempt.worsen(Mode.NO_CANDIDATES, reasons.WAITING_FOR_QUOTA, messages.kept_in_flavor(flavor))
+            return attempt
         for resource in wanted:
             fr, request = FlavorResource(flavor, resource), result.requests[resource]
             if not self._weigh(attempt, fr, request):

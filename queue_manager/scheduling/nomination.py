@@ -59,14 +59,22 @@ class Nomination(NamedTuple):
         return self.fits or bool(self.victims) or self.will_fit
 
 
-def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> Nomination:
+def nominate(
+    state: SchedulerState,
+    planned: PlannedUsage,
+    queue: QueueState,
+    info: Info,
+    now: datetime,
+    excluded: frozenset[Choice] = frozenset(),
+) -> Nomination:
     """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together.
+    `excluded`: see `assign`.
 
     If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day.
     """
 
     def judge(some: Info) -> Nomination:
-        return _Judgement(state, planned, queue, some, now).nomination()
+        return _Judgement(state, planned, queue, some, now, excluded).nomination()
 
     def attempt(some: Info) -> Nomination | None:
         found = judge(some)
@@ -92,7 +100,7 @@ def preemptor_of(
     """The head as a preemptor that would use this amount, in the planned usage."""
     needs = frozenset(fr for fr, amount in usage.items() if amount > queue.node.available(fr))
     before = state.preempted.get(info.uid) or NO_VICTIMS
-    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before)
+    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before, planned.claimed)
 
 
 @dataclass(slots=True)
@@ -104,6 +112,7 @@ class _Judgement:
     queue: QueueState
     info: Info
     now: datetime
+    excluded: frozenset[Choice]
     takes_own: bool = True  # it borrows nothing, as far as known: see `PlannedUsage.free`
     took_own: bool = False  # that has made more quota free
 
@@ -151,6 +160,7 @@ class _Judgement:
             self,
             ignore_undeclared=self.state.ignore_undeclared,
             lost=lost,
+            excluded=self.excluded,
             starts=starts,
         )
 

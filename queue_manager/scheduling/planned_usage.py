@@ -11,7 +11,7 @@ must also fit beside the *claims* of preemptors: each takes its request, and giv
 several claims those count that together leave the least.
 
 A preemptor may be about to borrow what another ClusterQueue can always reclaim. That is not kept from the heads of this
-ClusterQueue: they would preempt the preemptor as soon as it is admitted.
+ClusterQueue, which would preempt the preemptor as soon as it is admitted; nor is what others withhold to borrow it.
 
 The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs, each with all
 its ancestors. At the end of the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
@@ -56,9 +56,12 @@ class PlannedUsage:
         self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
+        # Of the planned reservations: what is claimed in each subtree, and not in use yet.
+        self.claimed: dict[QuotaNode, Amounts] = {}
         self._held: dict[str, list[tuple[QuotaNode, Usage]]] = {}  # by all victims of a planned one, as far as asked
         self._withheld: list[tuple[QuotaNode, Usage]] = []  # until the cycle ends
         self._withheld_by_blocking: list[tuple[QuotaNode, Usage]] = []  # as long as these block their StrictFIFO queues
+        self._withheld_to_borrow: list[tuple[QuotaNode, Usage]] = []  # the part of both that is not their own quota
         self._standing: dict[QuotaNode, list[Reservation]] = {}  # of earlier cycles, by root
 
     def __enter__(self) -> PlannedUsage:
@@ -155,9 +158,11 @@ class PlannedUsage:
 
     def takes_what_is_kept(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether there are preemptors to which `free` gives way, but not for this usage: it would borrow something."""
-        if not self._planned or not self._yielding(node):
-            return False
-        return any(amount > self._left_of_own(node, fr) for fr, amount in usage.items())
+        return bool(self._planned and self._yielding(node)) and not self._is_own(node, usage)
+
+    def _is_own(self, node: QuotaNode, usage: Usage) -> bool:
+        """Whether this usage takes nothing but nominal quota of its ClusterQueue."""
+        return all(amount <= self._left_of_own(node, fr) for fr, amount in usage.items())
 
     def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this usage fits once all planned preemptions are done."""
@@ -203,9 +208,13 @@ class PlannedUsage:
 
         `blocks`: for one that blocks its StrictFIFO queue, so that the same is kept in the next cycle too.
         """
+        own = {fr: max(0, node.quota(fr).nominal - node.usage.get(fr, 0)) for fr in usage}
+        borrowed = {fr: max(0, amount - own[fr]) for fr, amount in usage.items()}
         self._separate(node)
         node.add_all(usage)
         (self._withheld_by_blocking if blocks else self._withheld).append((node, usage))
+        if any(borrowed.values()):
+            self._withheld_to_borrow.append((node, borrowed))
 
     def plan(self, reservation: Reservation) -> None:
         """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
@@ -218,6 +227,13 @@ class PlannedUsage:
         self._victims.update(reservation.victims.keys())
         self._separate(queue.node)
         queue.node.add_all(reservation.usage)
+        self._claim(queue.node, reservation.usage, 1)
+
+    def _claim(self, node: QuotaNode, usage: Usage, sign: int) -> None:
+        for each in node.path():
+            claimed = self.claimed.setdefault(each, {})
+            for fr, amount in usage.items():
+                claimed[fr] = claimed.get(fr, 0) + sign * amount
 
     def forget(self, preemptor: str) -> Reservation | None:
         """Remove what was planned for the preemptor of this UID, and return it; None if nothing was."""
@@ -225,7 +241,9 @@ class PlannedUsage:
         if reservation is None:
             return None
         self._held.pop(preemptor, None)
-        self._state.queues[reservation.cluster_queue].node.remove_all(reservation.usage)
+        node = self._state.queues[reservation.cluster_queue].node
+        node.remove_all(reservation.usage)
+        self._claim(node, reservation.usage, -1)
         self._victims.subtract(reservation.victims.keys())
         remaining = [uid for uid in reservation.victims if not self._victims[uid]]
         for uid in remaining:
@@ -260,10 +278,25 @@ class PlannedUsage:
             for reservation in forgotten:
                 self.plan(reservation)
 
-    @contextmanager
-    def without_withheld(self, *, by_blocking_only: bool = False) -> Iterator[None]:
+    def without_withheld(self, *, by_blocking_only: bool = False) -> AbstractContextManager[None]:
         """Context in which nothing is withheld, or nothing by those that block their StrictFIFO queues."""
-        withheld = self._withheld_by_blocking + ([] if by_blocking_only else self._withheld)
+        return self._left_out(self._withheld_by_blocking + ([] if by_blocking_only else self._withheld))
+
+    @property
+    def is_withheld_to_borrow(self) -> bool:
+        """Whether something is withheld that is not the own quota of those for which it is."""
+        return bool(self._withheld_to_borrow)
+
+    def beside_withheld(self, queue: QueueState, usage: Usage) -> AbstractContextManager[None]:
+        """Context in which nothing is withheld that others would borrow, if this usage takes own quota only and the
+        ClusterQueue can always reclaim that.
+        """
+        if self.is_withheld_to_borrow and can_always_reclaim(queue) and self._is_own(queue.node, usage):
+            return self._left_out(self._withheld_to_borrow)
+        return nullcontext()
+
+    @contextmanager
+    def _left_out(self, withheld: Sequence[tuple[QuotaNode, Usage]]) -> Iterator[None]:
         for node, usage in withheld:
             node.remove_all(usage)
         try:
@@ -334,7 +367,7 @@ class PlannedUsage:
                 each.remove(fr, used)
             suffices = amount <= preemptor.available(fr)
             preemptor.add(fr, amount)
-            if suffices and left() < before:
+            if suffices and left() <= before:
                 gone.update(claim.victims)
             else:
                 preemptor.remove(fr, amount)

@@ -37,10 +37,11 @@ from queue_manager.api import policy_values
 from queue_manager.api.types import Preemption
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
+from queue_manager.scheduling.quota_tree import NOTHING, FlavorResource, QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.workload_info import Info
 
 NO_VICTIMS: Mapping[str, int] = MappingProxyType({})
+NO_CLAIMS: Mapping[QuotaNode, Usage] = MappingProxyType({})
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 
 
@@ -53,11 +54,17 @@ class Preemptor(NamedTuple):
     needs: frozenset[FlavorResource]  # where quota is short
     taken_victims: AbstractSet[str] = frozenset()  # uids of other preemptors' victims; the tree is without them
     preempted: Mapping[str, int] = NO_VICTIMS  # by uid, how often by this preemptor
+    # By subtree, the part of its usage in the tree that is kept for other preemptors: nothing runs there yet.
+    claimed: Mapping[QuotaNode, Usage] = NO_CLAIMS
 
     @property
     def node(self) -> QuotaNode:
         """The node of its ClusterQueue."""
         return self.queue.node
+
+    def finds_within_quota(self, node: QuotaNode) -> bool:
+        """Whether what runs in this subtree uses no more than its own quota of what is short."""
+        return is_within_quota(node, self.needs, self.claimed.get(node, NOTHING))
 
 
 def candidate_rule(preemptor: Preemptor, policy: str, now: datetime) -> Callable[[Holding], bool]:
@@ -243,7 +250,7 @@ def sources_of(state: SchedulerState, preemptor: Preemptor) -> Iterator[Source]:
         entitled = entitled or all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items())
         remaining = {fr: max(0, v - node.local_available(fr)) for fr, v in remaining.items()}
         kind = CandidateKind.ENTITLED if entitled else CandidateKind.OTHER
-        for leaf in _borrowers(node.parent, node, preemptor.needs):
+        for leaf in _borrowers(node.parent, node, preemptor):
             yield Source(state.queues[leaf.name], kind, node.parent)
         node = node.parent
 
@@ -254,14 +261,14 @@ def policy_for(source: Source, preemptor: Preemptor) -> str:
     return policy.within_cluster_queue if source.kind is CandidateKind.OWN_QUEUE else policy.reclaim_within_cohort
 
 
-def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
+def _borrowers(top: QuotaNode, without: QuotaNode, preemptor: Preemptor) -> Iterator[QuotaNode]:
     """The ClusterQueues below `top` that use more than their quota, as does each cohort between `top` and them. The
     subtree `without` is left out.
     """
     found = [top]
     while found:
         for child in found.pop().children:
-            if child is not without and not is_within_quota(child, needs):
+            if child is not without and not preemptor.finds_within_quota(child):
                 if child.is_cohort:
                     found.append(child)
                 else:

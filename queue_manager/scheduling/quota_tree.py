@@ -37,6 +37,7 @@ class FlavorResource(NamedTuple):
 
 
 Usage = Mapping[FlavorResource, int]
+NOTHING: Usage = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +245,11 @@ def _potential(node: QuotaNode, fr: FlavorResource, lenders: Collection[QuotaNod
     return min(most, kept + subtree(root))
 
 
-def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:
-    """Whether the subtree uses no more than its own quota of each of these."""
-    return all(node.usage.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)
+def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource], claimed: Usage = NOTHING) -> bool:
+    """Whether the subtree uses no more than its own quota of each of these. `claimed`: the part that is not in use
+    yet.
+    """
+    return all(node.usage.get(fr, 0) - claimed.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)
 
 
 # --- changes of the tree -----------------------------------------------------------------------------------

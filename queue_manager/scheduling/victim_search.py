@@ -42,9 +42,8 @@ from queue_manager.scheduling.preemption_candidates import (
     without_all,
 )
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota, smallest_subtree
+from queue_manager.scheduling.quota_tree import NOTHING, FlavorResource, QuotaNode, Usage, smallest_subtree
 
-NOTHING: Usage = {}
 MOST_READ = 100  # victims, before it is asked whether all candidates together suffice
 
 
@@ -315,7 +314,7 @@ class _Search:
             return True
         if borrowing and self._only_without_borrowing(source, holding):
             return False
-        if removal.is_above_quota(source, self._preemptor.needs):
+        if removal.is_above_quota(source, self._preemptor):
             return True
         self._closed.add(source.queue.node)  # it gets no new usage during the attempt
         return False
@@ -436,12 +435,13 @@ class _Removal:
             _remove(node, fr, -amount)
         self._applied.clear()
 
-    def is_above_quota(self, source: Source, needs: frozenset[FlavorResource]) -> bool:
-        """Whether a ClusterQueue and all subtrees around it, below `top`, use more than their own quota."""
+    def is_above_quota(self, source: Source, preemptor: Preemptor) -> bool:
+        """Whether what runs in a ClusterQueue, and in all subtrees around it below `top`, is above their quota."""
         node = source.queue.node
         due, used, own = self._due.get(node, NOTHING), node.usage, node.subtree
-        for fr in needs:  # runs once per candidate: any() of a generator takes twice as long
-            if used.get(fr, 0) - due.get(fr, 0) > own.get(fr, 0):
+        claimed = preemptor.claimed.get(node, NOTHING)
+        for fr in preemptor.needs:  # runs once per candidate: any() of a generator takes twice as long
+            if used.get(fr, 0) - due.get(fr, 0) - claimed.get(fr, 0) > own.get(fr, 0):
                 break
         else:
             return False
@@ -450,7 +450,7 @@ class _Removal:
         self.apply()
         around = node.parent
         while around is not None and around is not source.top:
-            if is_within_quota(around, needs):
+            if preemptor.finds_within_quota(around):
                 return False
             around = around.parent
         return True

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from job_controller.model import Key
+from queue_manager.api.messages import KEPT_FOR_HEAD_MESSAGE
 from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.pending import PendingWorkloads
@@ -212,3 +213,28 @@ def test_with_fair_sharing_a_head_keeps_back_no_other_queue(shares, admitted):
     cluster = two()
     cluster.state.fair_sharing = shares
     assert cluster.settle(waiting("head", 12, queue="b"), waiting("small", 2, queue="a", created=30)) == admitted
+
+
+@pytest.mark.parametrize("free", [1, 0])
+def test_one_that_would_delay_the_head_in_a_flavor_gets_another_one(free):
+    """The head can start in f0 only, where one cpu is free; in f1 someone runs forever."""
+    state, queues = SchedulerState(), Queues()
+    state.namespaces["ns"] = {}
+    for name in ("f0", "f1"):
+        state.flavors[name] = flavor(name)
+    made = cluster_queue("cq", quotas={name: {"cpu": "4"} for name in ("f0", "f1")})
+    state.set_queue(made)
+    queues.set_cluster_queue(made, T0)
+    queues.set_local_queue(local_queue("lq", "cq"), T0)
+    for name, cpus, ends in (("f0", 3, at(200)), ("f1", 4 - free, None)):
+        one = pending(f"runs-in-{name}")
+        usage = {FlavorResource(name, "cpu"): cpus * 1000}
+        state.hold(Holding(one.uid, one.key, "cq", one.queue, usage, admitted=True, ends_by=ends))
+    rehearsal = Rehearsal(state, queues, T0, backfilling=Backfilling(BackfillRules(head_age=T0 - T0)))
+    for info in (pending("head", requests={"cpu": "4"}), pending("small", created=1)):
+        queues.put(info, T0)
+        outcome = rehearsal.settle()[info.uid]
+    if free:
+        assert outcome.assignment.usage == {FlavorResource("f1", "cpu"): 1000}
+    else:
+        assert outcome.message == KEPT_FOR_HEAD_MESSAGE

@@ -331,13 +331,20 @@ class Decided(NamedTuple):
 def run_cycle(w: World) -> dict[str, Decided]:
     """What happens to each head, by uid."""
     nominated = {head.uid: nominate(w, head) for head in w.heads}
-    admitted = withholding = w  # with what was admitted; and with what is kept from others until the cycle ends
+    # With what was admitted; and with what is kept from others until the cycle ends, or just with its owners' part.
+    admitted = withholding = withholding_own = w
     plans = {kept.uid: kept for kept in w.kept}
     taken: set[str] = set()
     decided: dict[str, Decided] = {}
 
     def planned(but: Iterable[str] = ()) -> World:
         return plan(withholding, [kept for uid, kept in plans.items() if uid not in but])
+
+    def withheld_from(head: Head, usage: Usage, passed: list[str]) -> World:
+        """What others would borrow is not withheld from one that takes its own quota, and can always reclaim it."""
+        kept = [each for uid, each in plans.items() if uid not in passed]
+        own = all(n <= left_of_own(admitted, withholding, kept, head.queue, fr) for fr, n in usage.items())
+        return withholding_own if own and w.nodes[head.queue].policies.reclaim == "Any" else withholding
 
     while left := [head for head in w.heads if head.uid not in decided]:
         head = next_head(planned(), left, nominated)
@@ -347,13 +354,17 @@ def run_cycle(w: World) -> dict[str, Decided]:
         decided[head.uid] = Decided(REFUSE)
         if assigned.mode == FIT:
             kept = [each for uid, each in plans.items() if uid not in passed]
-            if fits_now(admitted, withholding, kept, head.queue, assigned.usage):
+            if fits_now(admitted, withheld_from(head, assigned.usage, passed), kept, head.queue, assigned.usage):
                 decided[head.uid] = Decided(ADMIT, *promised)
                 plans.pop(head.uid, None)
-                admitted, withholding = (each.plus(head.queue, assigned.usage) for each in (admitted, withholding))
+                admitted, withholding, withholding_own = (
+                    each.plus(head.queue, assigned.usage) for each in (admitted, withholding, withholding_own)
+                )
         elif victims or will_fit:
             uids = {uid for uid, _ in victims}
-            if not uids & taken and fits(planned(passed).without(uids), head.queue, assigned.usage):
+            kept = [each for uid, each in plans.items() if uid not in passed]
+            later = plan(withheld_from(head, assigned.usage, passed), kept).without(uids)
+            if not uids & taken and fits(later, head.queue, assigned.usage):
                 decided[head.uid] = Decided(frozenset(victims), *promised)
                 plans[head.uid] = Kept(
                     head.uid, head.queue, head.priority, assigned.usage, assigned.borrow, dict(victims)
@@ -362,7 +373,13 @@ def run_cycle(w: World) -> dict[str, Decided]:
         else:
             plans.pop(head.uid, None)
             if assigned.mode == NO_CANDIDATES and w.nodes[head.queue].policies.reclaim != "Any":
-                withholding = withholding.plus(head.queue, withheld(planned(), head.queue, assigned))
+                kept_back = withheld(planned(), head.queue, assigned)
+                own = {
+                    fr: min(n, max(0, limits(w, head.queue, fr).nominal - used(planned(), head.queue, fr)))
+                    for fr, n in kept_back.items()
+                }
+                withholding = withholding.plus(head.queue, kept_back)
+                withholding_own = withholding_own.plus(head.queue, own)
     return decided
 
 

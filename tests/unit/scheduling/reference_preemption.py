@@ -67,7 +67,12 @@ def may(policy: str, preemptor: Preemptor, held: Held) -> bool:
 
 
 def is_within_quota(w: World, name: str, needs: frozenset[FR]) -> bool:
-    return not any(borrows_with(w, name, fr, 0) for fr in needs)
+    """Without what is only claimed there by other preemptors."""
+    return not any(borrows_with(w, name, fr, -claimed(w, name, fr)) for fr in needs)
+
+
+def claimed(w: World, name: str, fr: FR) -> int:
+    return sum(usage.get(fr, 0) for queue, usage in w.added if name in (queue, *above(w, queue)))
 
 
 def place(preemptor: Preemptor, held: Held) -> tuple:
@@ -252,7 +257,7 @@ class FairSearch:
     def __init__(self, w: World, p: Preemptor, excluded: set[str], ties: Sequence[str]) -> None:
         self.w, self.p, self.ties = w, p, list(ties)
         self.counted = w.plus(p.queue, p.usage)
-        self.entitled = is_within_quota(self.counted, p.queue, p.needs)
+        self.entitled = not any(borrows_with(self.counted, p.queue, fr, 0) for fr in p.needs)
         self.found: Victims = []
         policies = w.nodes[p.queue].policies
         relatives = {q for q in w.nodes if above(w, q)[-1:] == above(w, p.queue)[-1:]} if above(w, p.queue) else set()

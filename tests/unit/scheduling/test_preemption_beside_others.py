@@ -6,6 +6,8 @@ from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse
+from queue_manager.scheduling.fair_preemption import FINAL_SHARE
+from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import T0, cohort, local_queue, pending
 from tests.unit.scheduling.preemption_cases import queue, run, state
@@ -118,3 +120,61 @@ def test_nothing_is_kept_for_one_that_its_strict_queue_blocks():
     victim = pending("victim", queue="q2", requests={"cpu": "4"}, priority=20)
     assert sorted(settle(victim)) == ["other", "preemptor"]
     assert not s.reservations
+
+
+def test_who_takes_back_own_quota_stops_none_for_what_a_preemptor_would_borrow():
+    """q1 uses 1 of its 4 cpus; its preemptor will borrow one of q0. That is no usage that q0 could take back."""
+    s = state(
+        queue("q0", cohort="r", reclaim="Any", cpu="2"),
+        queue("q1", cohort="r", reclaim="Any", cpu="4", borrowing={"policy": "LowerPriority"}),
+        queue("q2", cohort="r", cpu="2"),
+    )
+    run(s, "own", "q0"), run(s, "small", "q1"), run(s, "big0", "q2", cpu=2), run(s, "big1", "q2", cpu=4, reserved=1)
+    preemptor = try_one(s, head("p", 4, priority=1)[1], "q1")
+    assert names(preemptor) == ["big1"]
+    carry_out(s, preemptor)
+    wanted = head("w", 1, created=9)[1]
+    assert isinstance(try_one(s, wanted, "q0"), Refuse), "`small` runs in quota of its own ClusterQueue"
+    s.release("uid-big1")
+    assert isinstance(try_one(s, wanted, "q0"), Admit)
+
+
+@pytest.mark.parametrize("strategies", [(), (FINAL_SHARE,)], ids=["by priority", "fair sharing"])
+@pytest.mark.parametrize(("reclaim", "cpu", "outcome"), [("Any", 4, Preempt), ("Any", 5, Refuse), ("Never", 4, Refuse)])
+def test_a_strict_head_withholds_only_its_own_quota_from_who_can_reclaim(strategies, reclaim, cpu, outcome):
+    """`first` would borrow one of the cpus that `sibling` uses, and of which the owner is entitled to 4."""
+    s, queues = state(), Queues()
+    s.fair_sharing = strategies
+    s.set_cohort(cohort("m", "r"))
+    for each in (
+        queue("strict", "4", "r", queueingStrategy=STRICT_FIFO),
+        queue("owner", "4", "m", reclaim=reclaim),
+        queue("sibling", "0", "m"),
+    ):
+        s.set_queue(each)
+        queues.set_cluster_queue(each, T0)
+        queues.set_local_queue(local_queue(each.metadata.name, each.metadata.name), T0)
+    run(s, "s1", "strict", cpu=3)
+    for number in range(5):
+        run(s, f"b{number}", "sibling")
+    first, wanted = pending("first", queue="strict", requests={"cpu": "2"}), {"cpu": str(cpu)}
+    for info in (first, pending("w", queue="owner", requests=wanted, created=9)):
+        queues.put(info, T0)
+        decided = Rehearsal(s, queues, T0).settle()[info.uid]
+    assert isinstance(decided, outcome)
+
+
+def test_claims_that_matter_only_together_are_counted():
+    """q3 lends nothing; the two preemptors there need one cpu more than it has, which it will borrow from q2."""
+    s = state(
+        queue("q2", cohort="r", quotas={"default": {"cpu": "2"}}),
+        queue("q3", cohort="r", quotas={"default": {"cpu": {"nominalQuota": "6", "lendingLimit": "0"}}}),
+        queue("q0", cohort="r", quotas={"default": {"cpu": {"nominalQuota": "3", "lendingLimit": "2"}}}),
+    )
+    run(s, "w", "q3", cpu=2), run(s, "x", "q2", cpu=1), run(s, "v", "q2", cpu=2, evicted=True)
+    for name, cluster_queue, cpus, victims in (("p0", "q3", 1, "a"), ("p1", "q3", 4, "b"), ("p2", "q0", 2, "v")):
+        info = pending(name, priority=5)
+        usage = {FlavorResource("default", "cpu"): cpus * 1000}
+        s.reserve(Reservation(info, cluster_queue, usage, 0, {f"uid-{victims}": "InClusterQueue"}))
+    outcome = try_one(s, head("late", 1, created=9)[1], "q2")
+    assert (type(outcome), outcome.victims) == (Preempt, ()), "it waits for the victim of p2"

@@ -472,7 +472,9 @@ class CohortHistory(History):
                 raise Broken(f"S7: {w['metadata']['name']} does not fit although its victims are gone")
             others = [each for each in self._claimants() if each != uid]
             flavors = {fr.flavor for v in victims for fr in self.usages[v][1]}
-            if others or len(flavors) != 1 or self.released == at or self.killed > at - timedelta(seconds=60):
+            # Those of its own ClusterQueue may be needed so that it need not borrow, and may reclaim from others.
+            is_simple = len(flavors) == len({self.usages[v][0] for v in victims}) == 1
+            if others or not is_simple or self.released == at or self.killed > at - timedelta(seconds=60):
                 continue
             claimed = self._counted_on(victims, evicting, w)
             for v in victims & last:

@@ -254,7 +254,7 @@ def test_a_head_that_can_never_fit_is_reported_and_can_be_skipped() -> None:
             await c.until(lambda: _never_fits(c), True)
             gauge = 'sluice_cluster_queue_blocked_by_never_fitting_head{cluster_queue="cq"} '
             assert gauge + "1.0" in c.world.metrics.exposition()
-            created = (await c.workload("never"))["metadata"]["creationTimestamp"]
+            created = (await c.job("never"))["metadata"]["creationTimestamp"]
             assert head + floatToGoString(datetime.fromisoformat(created).timestamp()) in c.world.metrics.exposition()
             note = {"sluice/pass-by-never-fitting-head": "true"}
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"metadata": {"annotations": note}})

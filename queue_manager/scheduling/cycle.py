@@ -195,8 +195,9 @@ def _entry(
     def nominated(passed: frozenset[str]) -> _Entry:
         with planned.without(passed):
             found = nominate(state, planned, queue, info, now, excluded)
-            if planned.is_withheld_to_borrow and not found.is_possible:
-                with planned.beside_withheld(queue, found.assignment.usage):
+            usage = found.assignment.usage
+            if not found.is_possible and planned.gives_way_to(queue, usage):
+                with planned.beside_withheld(queue, usage):
                     found = nominate(state, planned, queue, info, now, excluded)
             return _Entry(info, queue, found, passed)
 

@@ -282,18 +282,15 @@ class PlannedUsage:
         """Context in which nothing is withheld, or nothing by those that block their StrictFIFO queues."""
         return self._left_out(self._withheld_by_blocking + ([] if by_blocking_only else self._withheld))
 
-    @property
-    def is_withheld_to_borrow(self) -> bool:
-        """Whether something is withheld that is not the own quota of those for which it is."""
-        return bool(self._withheld_to_borrow)
+    def gives_way_to(self, queue: QueueState, usage: Usage) -> bool:
+        """Whether something is withheld that others would borrow, while this usage takes nothing but own quota, which
+        its ClusterQueue can always reclaim.
+        """
+        return bool(self._withheld_to_borrow) and can_always_reclaim(queue) and self._is_own(queue.node, usage)
 
     def beside_withheld(self, queue: QueueState, usage: Usage) -> AbstractContextManager[None]:
-        """Context in which nothing is withheld that others would borrow, if this usage takes own quota only and the
-        ClusterQueue can always reclaim that.
-        """
-        if self.is_withheld_to_borrow and can_always_reclaim(queue) and self._is_own(queue.node, usage):
-            return self._left_out(self._withheld_to_borrow)
-        return nullcontext()
+        """Context in which nothing is withheld that gives way to this usage."""
+        return self._left_out(self._withheld_to_borrow) if self.gives_way_to(queue, usage) else nullcontext()
 
     @contextmanager
     def _left_out(self, withheld: Sequence[tuple[QuotaNode, Usage]]) -> Iterator[None]:

@@ -8,7 +8,7 @@ Workload that the cycles have not reached waits behind the head of a StrictFIFO 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -103,6 +103,8 @@ class Judgement:
     is released is kept for a preemptor or for such a head.
     `beside`: the StrictFIFO ClusterQueue for whose first Workload quota is withheld that this one waits for, or "".
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
+    `reclaims`: whether a victim of no lower priority has yet to be evicted. It is not, if this Workload has preempted
+    it MOST_RECLAIMS times, which only the manager knows.
     """
 
     reason: str
@@ -122,6 +124,7 @@ class Judgement:
     release: Promise | None = None
     beside: str = ""
     rivals: bool = False
+    reclaims: bool = False
     by_usage: bool = False
 
 
@@ -235,6 +238,7 @@ class ClusterState:
         return Place(len(before) + 1, len(pending), before.count(info.queue) + 1, Counter(before))
 
     def _settle(self, name: str, info: Info, place: Place | None) -> Judgement:
+        running = {holding.uid for holding in self.state.holdings.values() if not holding.evicted}
         decided = self._rehearsal.settle()
         outcome, head, twin = decided.get(info.uid), None, None
         if outcome is None and self.queues.bypassed(info.key) is not None:
@@ -269,6 +273,7 @@ class ClusterState:
             release=release,
             beside=self._beside(name, info, shown) if is_short else "",
             rivals=self._has_rivals(name),
+            reclaims=_reclaims(outcome, running),
             by_usage=self.queues.is_ordered_by_usage(name),
         )
 
@@ -425,6 +430,11 @@ def _why_not(outcome: Outcome) -> str:
 def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> bool:
     same = outcome.cluster_queue == cluster_queue and outcome.info.shape == info.shape
     return same and isinstance(outcome, Refuse) and outcome.retry is Retry.CHANGE
+
+
+def _reclaims(outcome: Outcome, running: Collection[str]) -> bool:
+    victims = [victim.holding for victim in outcome.victims] if isinstance(outcome, Preempt) else []
+    return any(victim.uid in running and victim.priority >= outcome.info.priority for victim in victims)
 
 
 def victims_of(judgement: Judgement) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -100,6 +102,22 @@ def test_a_preemptor_that_borrows_may_lose_its_claim_to_an_owner() -> None:
     ]
     alone = in_cohort(borrower, victim(borrower, "4"), settings=FAIR, preemption=policy)
     assert alone.changes == ["all pods of that Workload have stopped"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "sentence"),
+    [
+        (0, "1 Workload is being stopped to make room for it."),
+        (5, "1 Workload is about to be stopped to make room for it, unless it has been stopped for it 2 times before."),
+    ],
+)
+def test_what_only_the_manager_knows_of_a_victim_of_no_lower_priority_is_left_open(priority, sentence) -> None:
+    """A Workload reclaims quota from the same one twice at most; the store does not say how often it has."""
+    policy = {"reclaimWithinCohort": "Any"}
+    runs = holding("r", "4", cluster_queue="lent", priority=priority)
+    assert in_cohort(workload(priority=3), runs, preemption=policy).sentence == sentence
+    evicted = in_cohort(workload(), victim(workload(), "4"), preemption=policy)
+    assert evicted.sentence == "1 Workload is being stopped to make room for it."
 
 
 def test_who_waits_for_the_victims_of_another_may_be_overtaken() -> None:

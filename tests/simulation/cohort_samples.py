@@ -9,6 +9,7 @@ no time. So these hold exactly; what may lag is said with each:
     S24  a ClusterQueue or flavor that is being deleted loses the manager's finalizer when it is not in use
     S26  a reason that a pending Workload has published for WRITTEN_SECONDS is one that the store gave in this time:
          only its numbers may be older. One that was passed over with an equal one has its reason after the period
+    L1   between two of these samples without a write, while no victims stop, nothing is left to decide
     S27  a page of the visibility API of one namespace's LocalQueue names nothing of the other
     L1, L6, L10  at the end: what could run has run, and the rest says truly why it never can
 """
@@ -72,6 +73,7 @@ class Sampler:
         # By uid, for the last samples: when, the reason that the store gave, and the published one.
         self._given: dict[str, deque[tuple[datetime, str, str]]] = {}
         self._unused: dict[str, datetime] = {}  # by uid: since when it is being deleted and not in use
+        self._judged_revision = 0  # of the store when reasons were checked last
         self.judges = True
         self.states: list[State] = []
         self.checked: Counter[str] = Counter()
@@ -180,10 +182,16 @@ class Sampler:
         if waiting:
             self.states.append(State(objects, self._settings, now))
         stops = any(reserves_quota(w) and w.is_true(condition_types.EVICTED) for w in objects.workloads)
+        revision, self._judged_revision = self._judged_revision, self._world.store.revision
+        is_quiet = revision == self._judged_revision and not stops
         for uid in self._given.keys() - {w.metadata.uid for w in waiting}:
             del self._given[uid]
         for w in waiting:
             found, said = ClusterState(objects, self._settings, now).judge(w), published(w)
+            if is_quiet and found.head is None:
+                self.checked["L1 quiet"] += 1
+                if found.reason in DECIDED and not found.reclaims:
+                    raise Broken(f"L1: {w.metadata.name} waits, and nothing stops it: {found.reason} {found.message}")
             given = self._given.setdefault(w.metadata.uid, deque())
             given.append((now, ANY if stops or found.head or found.twin else found.reason, said))
             while given[0][0] < now - timedelta(seconds=REASON_SECONDS):
@@ -221,6 +229,7 @@ class Sampler:
                 raise Broken(f"L3: pod {pod['metadata']['name']} is left over")
 
 
+DECIDED = ("", reasons.WAITING_FOR_PREEMPTED)  # the scheduler would admit it, or stop others for it
 ANY = "*"  # not judged: victims stop, or the head of a StrictFIFO queue waits, or an equal one was tried
 
 

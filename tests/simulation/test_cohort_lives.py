@@ -49,6 +49,7 @@ LEAST = {
     "InClusterQueue": 12,
     "InCohortReclamation": 1,
     "L1": 90,
+    "L1 quiet": 200,
     "L3": 120,
     "L6": 15,
 }

@@ -497,8 +497,10 @@ class CohortHistory(History):
         return counted | {each for each in evicting if self._may_reclaim(w, self.workloads[each])}
 
     def _may_preempt(self, w: Tree, stopping: Tree) -> bool:
-        own = stopping["status"]["admission"]["clusterQueue"] == self._queue_of(w)
-        return own and priority(stopping) < priority(w)
+        queue = self._queue_of(w)
+        policy = (self._spec(queue).get("preemption") or {}).get("withinClusterQueue", "Never")
+        own = stopping["status"]["admission"]["clusterQueue"] == queue
+        return own and policy != "Never" and priority(stopping) < priority(w)
 
     def _may_reclaim(self, w: Tree, stopping: Tree) -> bool:
         policies = self._spec(self._queue_of(w)).get("preemption") or {}

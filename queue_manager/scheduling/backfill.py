@@ -1,8 +1,9 @@
 """Backfilling: which Workloads may pass the head of a queue that waits for quota (EASY, Lifka 1995).
 
 BestEffortFIFO admits whatever fits, so a stream of small Workloads can starve a large head forever. With backfilling
-on, a head that has waited for `head_age` gets a *promise*: the time at which it can start at the latest if every
-running Workload ends at its declared maximum, and what is left of the quota at that time. Another Workload passes the
+on, a head that has waited for `head_age` gets a *promise*: the time at which it can start at the latest (with its
+fewest pods, under partial admission) if every running Workload ends at its declared maximum, and what is left of the
+quota at that time. Another Workload passes the
 head if it
 
     ends before the promised start, by its own declared maximum, or
@@ -31,6 +32,7 @@ from typing import NamedTuple
 from job_controller.times import LATEST, later
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
 from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.partial_admission import with_fewest_pods
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
@@ -214,9 +216,11 @@ class _FreeQuota:
 
 
 def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
+    """Flavors for the fewest pods with which the Workload may start."""
     ignore = state.ignore_undeclared
     room = _FreeQuota(queue.node)
-    return assign(info, queue.queue.spec, queue.node, state.flavors, room, ignore_undeclared=ignore)
+    fewest = with_fewest_pods(info)
+    return assign(fewest, queue.queue.spec, queue.node, state.flavors, room, ignore_undeclared=ignore)
 
 
 def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:

@@ -12,9 +12,10 @@ before it.
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
                                                            unless it can always reclaim it
     fits without what is not lent for the sake of one      judged once more beside that: in other flavors, or with
-    that blocks its StrictFIFO queue                       more victims; else Refuse; tried again when that one is
-                                                           admitted or gone, or quota is freed
-    fits, but would delay a head that waits (backfilling)  judged once more in other flavors; else Refuse, likewise
+    that blocks its StrictFIFO queue                       more victims, or fewer pods; else Refuse; tried again when
+                                                           that one is admitted or gone, or quota is freed
+    fits, but would delay a head that waits (backfilling)  judged once more in other flavors, then with fewer pods
+                                                           (partial admission); else Refuse, likewise
     does not fit                                           Refuse
 
 What a preemptor waits for is kept for it (`planned_usage`): with its victims gone and the preemptor admitted, all
@@ -39,6 +40,7 @@ from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Choice, FlavorAttempt, Mode
 from queue_manager.scheduling.holdings import Reservation, turn_of
 from queue_manager.scheduling.nomination import Nomination, nominate
+from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
 from queue_manager.scheduling.preemption_candidates import able_to_stop, with_new_candidates
 from queue_manager.scheduling.queue_order import Rank
@@ -168,9 +170,12 @@ def run_cycle(
 
         for entry in _in_order(state, entries, freed):
             outcome = _process(planned, entry, taken, guard)
-            if _why_kept_back(outcome) and _has_other_ways(state, entry.queue):
-                judge = partial(_entry, state, planned, entry.queue, entry.info, now)
+            if _why_kept_back(outcome) and _has_other_ways(state, entry):
+                judge = partial(_entry, state, planned, entry.queue, now=now)
                 outcome = _judged_again(entry, outcome, judge, lambda e: _process(planned, e, taken, guard))
+                if guard is not None and _why_kept_back(outcome):
+                    fewer = _with_fewer_pods(entry, judge, partial(guard.delays, planned=planned))
+                    outcome = _process(planned, fewer, taken, guard) if fewer is not None else outcome
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
                 freed += (state.queues[victim.holding.cluster_queue].node for victim in outcome.victims)
@@ -401,16 +406,14 @@ def _why_kept_back(outcome: Outcome) -> str:
     return outcome.message if isinstance(outcome, Refuse) and outcome.message in messages.KEPT_MESSAGES else ""
 
 
-def _has_other_ways(state: SchedulerState, queue: QueueState) -> bool:
-    """Whether a Workload that is kept back may get another flavor, or further victims for its own quota."""
-    return state.has_several_flavors(queue.name) or can_always_reclaim(queue)
+def _has_other_ways(state: SchedulerState, entry: _Entry) -> bool:
+    """Whether a Workload that is kept back may get another flavor, further victims for its own quota, or fewer pods."""
+    several = state.has_several_flavors(entry.queue.name)
+    return several or can_always_reclaim(entry.queue) or with_fewest_pods(entry.info) is not entry.info
 
 
 def _judged_again(
-    entry: _Entry,
-    refusal: Outcome,
-    judge: Callable[[frozenset[Choice]], _Entry],
-    process: Callable[[_Entry], Outcome],
+    entry: _Entry, refusal: Outcome, judge: Callable[..., _Entry], process: Callable[[_Entry], Outcome]
 ) -> Outcome:
     """The outcome of a Workload that is kept back, in other flavors or with further victims; else its `refusal`.
 
@@ -421,7 +424,7 @@ def _judged_again(
         before = entry
         if why == messages.KEPT_FOR_HEAD_MESSAGE:  # what is kept for a head is not withheld
             excluded |= entry.assignment.choices
-        entry = judge(excluded)
+        entry = judge(entry.info, excluded=excluded)
         if not entry.nomination.is_possible or _is_same(entry, before):
             return refusal
         outcome = process(entry)
@@ -429,9 +432,21 @@ def _judged_again(
 
 
 def _is_same(one: _Entry, other: _Entry) -> bool:
-    """Whether a Workload gets the same flavors and victims."""
+    """Whether a Workload gets the same flavors and victims, for as many pods."""
     victims = ({victim.holding.uid for victim in each.nomination.victims} for each in (one, other))
-    return one.assignment.choices == other.assignment.choices and next(victims) == next(victims)
+    same_flavors = one.assignment.choices == other.assignment.choices
+    return same_flavors and one.assignment.usage == other.assignment.usage and next(victims) == next(victims)
+
+
+def _with_fewer_pods(entry: _Entry, judge: Callable[..., _Entry], delays: Callable[[_Entry], bool]) -> _Entry | None:
+    """With partial admission, a Workload that would delay a head with as many of its pods as do not; None if all do."""
+
+    def attempt(some: Info) -> _Entry | None:
+        found = judge(some)
+        return found if found.nomination.is_possible and not delays(found) else None
+
+    found = largest_fit(entry.info, attempt)
+    return found._replace(info=entry.info) if found is not None else None
 
 
 def _reservable(entry: _Entry) -> Usage:

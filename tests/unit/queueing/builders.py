@@ -20,8 +20,13 @@ def wire(seconds: float) -> str:
     return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def workload(name="w", *, requests=None, priority=0, created=0, queue="lq", count=1, uid=None, **more) -> Workload:
-    """A pending Workload of one pod set. `more`: conditions, status, spec, pod (pod spec fields), annotations."""
+def workload(
+    name="w", *, requests=None, priority=0, created=0, queue="lq", count=1, fewest=None, uid=None, **more
+) -> Workload:
+    """A pending Workload of one pod set. `more`: conditions, status, spec, pod (pod spec fields), annotations.
+
+    `fewest`: of the `count` pods, for partial admission.
+    """
     container = {"name": "c", "image": "x", "resources": {"requests": requests or {"cpu": "1"}}}
     tree = {
         "metadata": {
@@ -39,6 +44,7 @@ def workload(name="w", *, requests=None, priority=0, created=0, queue="lq", coun
                 {
                     "name": "main",
                     "count": count,
+                    "minCount": fewest,
                     "template": {"spec": {"containers": [container], **more.get("pod", {})}},
                 }
             ],

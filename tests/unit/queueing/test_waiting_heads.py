@@ -238,3 +238,22 @@ def test_one_that_would_delay_the_head_in_a_flavor_gets_another_one(free):
         assert outcome.assignment.usage == {FlavorResource("f1", "cpu"): 1000}
     else:
         assert outcome.message == KEPT_FOR_HEAD_MESSAGE
+
+
+@pytest.mark.parametrize(("fewest", "pods"), [(1, 2), (3, 0)])
+def test_one_that_would_delay_the_head_gets_fewer_pods(fewest, pods):
+    """Of the 12 cpus four are free now, and two beside the head at second 100."""
+    cluster = Cluster(cluster_queue("a", quotas={"default": {"cpu": "12"}}))
+    cluster.settle(waiting("head", 10, queue="a"), pending("some", count=4, fewest=fewest, queue="a", created=30))
+    holding = cluster.state.holdings.get(pending("some").uid)
+    assert (holding.usage[CPU] // 1000 if holding is not None else 0) == pods
+
+
+@pytest.mark.parametrize(("seconds", "names"), [(40, ["small"]), (41, [])])
+def test_a_head_starts_as_soon_as_its_fewest_pods_fit(seconds, names):
+    """With 9 of its 10 pods at second 100, since one cpu is in use forever."""
+    cluster = Cluster(cluster_queue("a", quotas={"default": {"cpu": "10"}}))
+    one = pending("forever")
+    cluster.state.hold(Holding(one.uid, one.key, "a", one.queue, {CPU: 1000}, admitted=True))
+    head, small = pending("head", count=10, fewest=9, queue="a"), waiting("small", 1, seconds, queue="a", created=30)
+    assert cluster.settle(head, small) == names

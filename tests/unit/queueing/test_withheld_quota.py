@@ -17,15 +17,16 @@ NOMINAL = {"strict": "4", "user": "8", "third": "2"}
 
 
 class Cluster:
-    """Three ClusterQueues with 14 cpus in a cohort, of which `user` has 8 and uses 11."""
+    """Three ClusterQueues with 14 cpus in a cohort, of which `user` has 8 and uses 11. `strict` borrows `most` cpus."""
 
-    def __init__(self, *, strategy="StrictFIFO", reclaim="Never", block_admission=False):
+    def __init__(self, *, strategy="StrictFIFO", reclaim="Never", most=None, block_admission=False):
         self.state, self.queues = SchedulerState(), Queues()
         self.state.flavors["default"] = flavor("default")
         self.state.namespaces["ns"] = {}
         for name, cpus in NOMINAL.items():
             more = {"strategy": strategy, "preemption": {"reclaimWithinCohort": reclaim}} if name == "strict" else {}
-            queue = cluster_queue(name, quotas={"default": {"cpu": cpus}}, cohortName="all", **more)
+            quota = {"nominalQuota": cpus, "borrowingLimit": most if name == "strict" else None}
+            queue = cluster_queue(name, quotas={"default": {"cpu": quota}}, cohortName="all", **more)
             self.state.set_queue(queue)
             self.queues.set_cluster_queue(queue, T0)
             self.queues.set_local_queue(local_queue(name, name), T0)
@@ -124,3 +125,13 @@ def test_the_first_is_tried_again_only_when_something_has_changed_for_it():
     assert cluster.settle(BORROWS, asking("fits", "third", 1)).keys() == {"borrows", "fits"}
     cluster.use(11)
     assert "head" in cluster.settle()
+
+
+def test_beside_the_first_as_many_pods_are_admitted_as_there_is_quota_for():
+    """Two of the 14 cpus are withheld, of the four that are free."""
+    cluster = Cluster(reclaim="LowerPriority", most=0)
+    cluster.use(8)
+    running = pending("own", queue="strict")
+    cluster.state.hold(Holding(running.uid, running.key, "strict", running.queue, {CPU: 2000}, admitted=True))
+    some = pending("some", queue="third", count=3, fewest=1, created=9)
+    assert cluster.settle(HEAD, some)["some"].assignment.usage == {CPU: 2000}

@@ -3,8 +3,7 @@
 BestEffortFIFO admits whatever fits, so a stream of small Workloads can starve a large head forever. With backfilling
 on, a head that has waited for `head_age` gets a *promise*: the time at which it can start at the latest (with its
 fewest pods, under partial admission) if every running Workload ends at its declared maximum, and what is left of the
-quota at that time. Another Workload passes the
-head if it
+quota at that time. Another Workload passes the head if it
 
     ends before the promised start, by its own declared maximum, or
     uses only quota that is left beside the head at that time, or

@@ -321,8 +321,9 @@ class _HeadGuard:
     def delays(self, entry: _Entry, planned: PlannedUsage) -> bool:
         victims = tuple(victim.holding for victim in entry.nomination.victims)
         reservation = self.state.reservations.get(entry.info.uid)
-        if reservation is not None and all(victim.uid in reservation.victims for victim in victims):
-            return False  # what its victims release is not for the head
+        own = reservation.victims if reservation is not None else ()
+        if own and all(victim.uid in own for victim in victims):
+            return False  # what its own victims release is not for the head
         candidate = Candidate(entry.queue, entry.info, entry.assignment, victims)
         with planned.without(frozenset((entry.info.uid,))), planned.without_withheld():
             gone = planned.victims.keys()

@@ -207,6 +207,21 @@ def test_a_head_is_not_overtaken_when_it_is_tried_again():
     assert cluster.settle() == ["head"]
 
 
+def test_who_counts_on_the_victims_of_another_may_not_delay_one_of_them():
+    """The victim is the head when it has stopped. `small` would have passed it with what the preemptor leaves over."""
+    preempts = {"withinClusterQueue": "LowerPriority"}
+    cluster = Cluster(cluster_queue("a", quotas={"default": {"cpu": "12"}}, preemption=preempts))
+    urgent, small = (
+        waiting(name, cpus, queue="a", created=30, priority=by)
+        for name, cpus, by in (("urgent", 6, 3), ("small", 5, -1))
+    )
+    assert cluster.settle(urgent, small) == []
+    assert {each.info.key.name for each in cluster.state.reservations.values()} == {"urgent", "small"}
+    cluster.state.release(pending("running").uid)
+    cluster.queues.requeue_inadmissible(["a"], at(60))
+    assert cluster.settle(waiting("running", 8, queue="a")) == ["urgent"]
+
+
 @pytest.mark.parametrize(("shares", "admitted"), [((), []), ((FINAL_SHARE,), ["small"])])
 def test_with_fair_sharing_a_head_keeps_back_no_other_queue(shares, admitted):
     """The shares order the ClusterQueues: what is free is for the one that has borrowed the least."""

@@ -13,10 +13,10 @@ NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workl
 OVERLAPPING_TARGETS_MESSAGE = "Workload has overlapping preemption targets with another workload"
 WILL_FIT_MESSAGE = f"{OVERLAPPING_TARGETS_MESSAGE}, but will fit after these preemptions complete"
 KEPT_FOR_HEAD_MESSAGE = (  # Sluice's own
-    "Free quota is kept for a workload that is ordered before it. One that declares a short execution time may pass it"
+    "Quota is kept for a workload that is ordered before it. One that declares a short execution time may pass it"
 )
 KEPT_FOR_FIRST_MESSAGE = (  # Sluice's own
-    "Free quota is kept for the first workload of another ClusterQueue, which is StrictFIFO"
+    "Quota is kept for the first workload of another ClusterQueue, which is StrictFIFO"
 )
 KEPT_MESSAGES = (KEPT_FOR_HEAD_MESSAGE, KEPT_FOR_FIRST_MESSAGE)
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"

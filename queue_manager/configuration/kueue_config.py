@@ -104,7 +104,7 @@ class WaitForPodsReady(ConfigModel):
     """From admission until all pods are ready; 0s means 30m."""
 
     block_admission: bool = False
-    """Admit nothing else while an admitted Workload waits for its pods."""
+    """Admit nothing else while a Workload that holds quota waits for its pods, or for its admission checks before."""
 
     recovery_timeout: Duration = 30 * MINUTE
     """From the loss of a ready pod until all are ready again; 0s never evicts. Omitted: as timeout."""
@@ -221,8 +221,9 @@ class Backfill(ConfigModel):
     start."""
 
     order: Literal["Queue", "ShortestFirst"] = "Queue"
-    """Which of those that may pass it is tried first: the next in the queue, or the one with the shortest declared
-    maximum execution time."""
+    """Which of those that may pass it is tried first, among those of one priority: the next in the queue, or the one
+    with the shortest declared maximum execution time. With withinClusterQueue LowerOrNewerEqualPriority it is always
+    the next in the queue, as that one would preempt a shorter one."""
 
 
 # --- retention -----------------------------------------------------------------------------------------------

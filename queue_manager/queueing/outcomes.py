@@ -139,7 +139,10 @@ def refuse(
     If it blocks its StrictFIFO queue, the reservations of the Workloads behind it end too: they cannot be admitted, and
     the blocking Workload may need just that quota.
     """
-    behind_head = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
+    behind_head, queue = None, state.queues.get(refusal.cluster_queue)
+    if backfilling is not None and queue is not None:
+        policy = queue.queue.spec.preemption.within_cluster_queue
+        behind_head = backfilling.order_behind(refusal.info, policy, now)
     demands = least_demands(state, refusal)
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind_head, demands=demands)
     ended = state.end_reservation(refusal.info.uid)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import takewhile
 from typing import NamedTuple
 
 from job_controller.model import Key
@@ -66,7 +67,8 @@ class FlavorEvidence(NamedTuple):
 
 
 class HeldQuota(NamedTuple):
-    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first.
+    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first. That
+    of a ClusterQueue which uses no more than it does not lend is not among it.
 
     `stopping`: those that are evicted or deleted.
     """
@@ -95,6 +97,7 @@ class PreemptionVerdict(StrEnum):
     SHARES = "Shares"  # fair sharing: its ClusterQueue would have the larger share
     NOT_ENOUGH = "NotEnough"  # all that may be preempted do not suffice
     KEPT_FOR_HEAD = "KeptForHead"  # backfilling: the Workload may not delay one that is ordered before it
+    KEPT_FOR_FIRST = "KeptForFirst"  # the first of a StrictFIFO queue would get what they release
 
 
 class PreemptionCheck(NamedTuple):
@@ -141,6 +144,11 @@ def that_may_not_delay(found: Evidence, *, later: bool) -> Evidence:
     """
     ways = Ways(priority=found.ways.priority, protected_until=found.ways.protected_until if later else None)
     return replace(_with_victims_as(found, PreemptionVerdict.KEPT_FOR_HEAD), ways=ways)
+
+
+def that_is_kept_back(found: Evidence) -> Evidence:
+    """The evidence about a Workload from which the first of a StrictFIFO queue withholds quota: it stops no others."""
+    return _with_victims_as(found, PreemptionVerdict.KEPT_FOR_FIRST)
 
 
 def _with_victims_as(found: Evidence, verdict: PreemptionVerdict) -> Evidence:
@@ -262,15 +270,24 @@ class _Judge:
 
     def _held(self, flavors: Iterable[FlavorEvidence]) -> tuple[HeldQuota, ...]:
         short = {FlavorResource(row.flavor, row.resource) for row in flavors if row.is_short}
-        found: dict[tuple[str, Key], list[Holding]] = {}
+        rows: list[HeldQuota] = []
         for name in self.state.relatives(self.queue.name):
+            taken, found = {fr for fr in short if self._is_taken(name, fr)}, dict[Key, list[Holding]]()
             for holding in self.state.queues[name].holdings.values():
-                if _uses(holding, short):
-                    found.setdefault((name, holding.queue), []).append(holding)
-        rows = [_held_by(name, queue, holdings, short) for (name, queue), holdings in found.items()]
+                if _uses(holding, taken):
+                    found.setdefault(holding.queue, []).append(holding)
+            rows += (_held_by(name, queue, holdings, taken) for queue, holdings in found.items())
         return tuple(
             sorted(rows, key=lambda row: (row.cluster_queue != self.queue.name, -sum(row.usage.values()), row.queue))
         )
+
+    def _is_taken(self, cluster_queue: str, fr: FlavorResource) -> bool:
+        """Whether a ClusterQueue uses quota that this one could use: more than what is not lent (lendingLimit) by it
+        and the cohorts around it that do not contain this one.
+        """
+        common = list(self.queue.node.path())
+        apart = takewhile(lambda each: each not in common, self.state.queues[cluster_queue].node.path())
+        return all(self.planned.used(each, fr) > each.local_quota(fr) for each in apart)
 
     # --- preemption ---
 

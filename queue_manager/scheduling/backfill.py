@@ -29,6 +29,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from job_controller.times import LATEST, later
+from queue_manager.api import policy_values
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.partial_admission import with_fewest_pods
@@ -48,7 +49,9 @@ class HeadOrder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BackfillRules:
-    """The configuration's `backfill`. `shortest_first`: of those behind the head the shortest is tried first."""
+    """The configuration's `backfill`. `shortest_first`: of those behind the head, and of one priority, the shortest is
+    tried first.
+    """
 
     head_age: timedelta  # since its queue time; then it has a promise
     shortest_first: bool = False
@@ -101,9 +104,13 @@ class Backfilling:
         """Whether a head has waited so long that others may not delay it."""
         return now - head.queued_at >= self.rules.head_age
 
-    def order_behind(self, head: Info, now: datetime) -> HeadOrder:
-        """The order in which the Workloads behind a head that waits are tried."""
-        return HeadOrder.SHORTEST if self.rules.shortest_first and self.is_aged(head, now) else HeadOrder.RANK
+    def order_behind(self, head: Info, within_cluster_queue: str, now: datetime) -> HeadOrder:
+        """The order in which the Workloads behind a head that waits are tried. `within_cluster_queue`: the policy.
+
+        With LowerOrNewerEqualPriority an older Workload would preempt a shorter one that was admitted before it.
+        """
+        is_by_age = within_cluster_queue == policy_values.LOWER_OR_NEWER_EQUAL or not self.is_aged(head, now)
+        return HeadOrder.SHORTEST if self.rules.shortest_first and not is_by_age else HeadOrder.RANK
 
     def delays_a_head(
         self,

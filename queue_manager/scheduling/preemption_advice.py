@@ -1,13 +1,13 @@
 """What would let a pending Workload preempt, found by trying it with the code of the admission cycle. Pure.
 
-Each change is tried alone: one field of the policy of its ClusterQueue, a priority above all that run, the end of the
-minimum runtimes. A change is given only if the Workload then has victims that suffice. The state is the same
-afterwards. BEHAVIOUR.md#q108-advice-about-preemption.
+Each change is tried alone: one field of the policy of its ClusterQueue, the highest priority, the end of the minimum
+runtimes. A change is given only if the Workload then has victims that suffice, also beside what the first Workloads of
+StrictFIFO queues withhold (`confirmed`). The state is the same afterwards. BEHAVIOUR.md#q108-advice-about-preemption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
@@ -35,6 +35,7 @@ class Ways(NamedTuple):
 
 
 NO_WAYS = Ways()
+HIGHEST_PRIORITY = 2**31 - 1  # the priority of a Workload has 32 bits
 
 
 def ways_to_preempt(
@@ -60,17 +61,36 @@ def ways_to_preempt(
                 fields[field] = value
     ends = [holding.protected_until for holding in state.holdings.values() if holding.protected_until is not None]
     protected = bool(protected_until) and has_victims(info, max(ends))
-    return Ways(tuple(fields.items()), has_victims(_first_of_all(state, info), now), _first(protected_until, protected))
+    return Ways(tuple(fields.items()), has_victims(first_of_all(info), now), _first(protected_until, protected))
+
+
+def confirmed(
+    ways: Ways,
+    state: SchedulerState,
+    queue: QueueState,
+    info: Info,
+    now: datetime,
+    starts: Callable[[Info, datetime], bool],
+) -> Ways:
+    """Those of the ways by which this Workload `starts`, or stops others for itself, beside what is kept from it."""
+    policies = []
+    for field, value, changed in _alternatives(queue.queue.spec.preemption):
+        with _policy(queue, changed):
+            if (field, value) in ways.policies and starts(info, now):
+                policies.append((field, value))
+    ends = [holding.protected_until for holding in state.holdings.values() if holding.protected_until is not None]
+    protected = ways.protected_until is not None and starts(info, max(ends))
+    priority = ways.priority and starts(first_of_all(info), now)
+    return Ways(tuple(policies), priority, ways.protected_until if protected else None)
 
 
 def _first(times: Sequence[datetime], given: bool) -> datetime | None:
     return min(times) if given else None
 
 
-def _first_of_all(state: SchedulerState, info: Info) -> Info:
-    """Return a copy of the Workload whose priority is higher than that of each Workload with quota."""
-    highest = max((holding.priority for holding in state.holdings.values()), default=0)
-    return replace(info, rank=info.rank._replace(minus_priority=-max(highest + 1, info.priority)))
+def first_of_all(info: Info) -> Info:
+    """A copy of the Workload with the highest priority that there is."""
+    return replace(info, rank=info.rank._replace(minus_priority=-HIGHEST_PRIORITY))
 
 
 def _alternatives(given: Preemption) -> Iterator[tuple[str, str, Preemption]]:

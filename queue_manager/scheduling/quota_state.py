@@ -217,6 +217,11 @@ class SchedulerState:
         """Whether every holding is PodsReady."""
         return not self._unready
 
+    @property
+    def unchecked(self) -> int:
+        """How many hold quota, are not PodsReady, and wait for their admission checks."""
+        return sum(not self.holdings[uid].admitted for uid in self._unready)
+
     def counted(self, uid: str) -> Holding | None:
         """The holding of a Workload as its ClusterQueue counts it; None if it has none, or the ClusterQueue does not
         exist.

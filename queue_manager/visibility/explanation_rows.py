@@ -171,6 +171,7 @@ _VERDICTS = {
     PreemptionVerdict.ABOVE_THRESHOLD: "it would still have to borrow, and {rule} excludes them",
     PreemptionVerdict.SHARES: "fair sharing protects them: without them their queue would have the smaller share",
     PreemptionVerdict.KEPT_FOR_HEAD: "what they free would be kept for one that is ordered before it (backfill)",
+    PreemptionVerdict.KEPT_FOR_FIRST: "what they free would be kept for the first of a StrictFIFO queue",
     PreemptionVerdict.NOT_ENOUGH: "all that may be stopped, {may} of them here, do not free enough{limit}",
 }
 

@@ -39,7 +39,7 @@ OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job i
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
     reasons.WAITING_FOR_PREEMPTED: "Other Workloads are being stopped to make room for it.",
-    reasons.WAITING_FOR_PODS_READY: "Nothing is admitted before the pods of all admitted Workloads are ready "
+    reasons.WAITING_FOR_PODS_READY: "Nothing is admitted before the pods of all Workloads that hold quota are ready "
     "(blockAdmission).",
     reasons.EXCEEDS_MAX_QUOTA: "It requests more than its queue can ever use.",
     reasons.NO_MATCHING_FLAVOR: "No flavor of its queue provides what it requests.",
@@ -98,11 +98,20 @@ def _kept_for_first(found: Judgement, kept_for: KeptForHead, head: str) -> Findi
     """`head`: the Job that is first in a StrictFIFO queue and withholds quota; "" if the reader may not know it."""
     whose = head or "that Workload"
     first = f"{head or f'a Workload {ANOTHERS}'}, the first of StrictFIFO ClusterQueue {kept_for.cluster_queue}"
-    sentence = f"The free quota of ClusterQueue {found.cluster_queue} is kept for {first}."
+    lacks = bool(nearest(_rows(found), found.reason))
+    sentence = f"{_what_is_kept(found, freed=lacks)} is kept for {first}."
     changes = [f"{whose} is admitted, or leaves the queue, and enough quota is free then"]
     changes += _both_fit(kept_for, whose)
+    if kept_for.yields:
+        changes.append(f"it gets a higher priority than {whose}")
     command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
     return _finding(found, found.reason, sentence, changes, command)
+
+
+def _what_is_kept(found: Judgement, *, freed: bool) -> str:
+    """`freed`: by a preemption, since not enough is free."""
+    what = "What preemption could free for it in" if freed else "The free quota of"
+    return f"{what} ClusterQueue {found.cluster_queue}"
 
 
 def _both_fit(kept_for: KeptForHead, whose: str) -> list[str]:
@@ -117,10 +126,8 @@ def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Findin
     lacking = nearest(_rows(found), found.reason)
     if found.message != messages.KEPT_FOR_HEAD_MESSAGE:
         sentence = f"{_requests_more(found, lacking)}; what is released is {kept}."
-    elif lacking:
-        sentence = f"What preemption could free for it in ClusterQueue {found.cluster_queue} is {kept}."
     else:
-        sentence = f"The free quota of ClusterQueue {found.cluster_queue} is {kept}."
+        sentence = f"{_what_is_kept(found, freed=bool(lacking))} is {kept}."
     changes = [f"{whose} is admitted, or leaves the queue, and enough quota is free then"]
     if lacking:
         changes += _both_fit(kept_for, whose)
@@ -151,7 +158,10 @@ def _misconfigured(found: Judgement) -> Text:
 
 
 def _waits_for_pods(found: Judgement) -> Text:
-    return REASON_TEXTS[found.reason], ("the pods of all admitted Workloads are ready, or their Workloads evicted",)
+    wait = "waits" if found.unchecked == 1 else "wait"
+    checks = f" {found.unchecked} of these {wait} for admission checks." if found.unchecked else ""
+    changes = ("the pods of all Workloads that hold quota are ready, or these Workloads are evicted",)
+    return f"{REASON_TEXTS[found.reason]}{checks}", changes
 
 
 def _waits_for_victims(found: Judgement) -> Text:

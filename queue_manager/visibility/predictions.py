@@ -258,7 +258,9 @@ def _obstacles(context: PredictionContext) -> list[Prediction]:
 _PENDING = {
     reasons.WAITING_FOR_QUOTA: "the Job starts when enough quota is free",
     reasons.WAITING_FOR_PREEMPTED: "the Job starts when the preempted Workloads have stopped",
-    reasons.WAITING_FOR_PODS_READY: "the Job starts when the pods of all admitted Workloads are ready (blockAdmission)",
+    reasons.WAITING_FOR_PODS_READY: (
+        "the Job starts when the pods of all Workloads that hold quota are ready (blockAdmission)"
+    ),
     reasons.EXCEEDS_MAX_QUOTA: "the Job never starts, unless it requests less or an admin raises the quota",
     reasons.NO_MATCHING_FLAVOR: (
         "the Job never starts, unless it requests something else or an admin adds a flavor for it"

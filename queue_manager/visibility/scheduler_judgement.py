@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import NamedTuple
@@ -34,12 +34,19 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.admission_evidence import Evidence, evidence, that_may_not_delay, that_waits_for_its_turn
+from queue_manager.scheduling.admission_evidence import (
+    Evidence,
+    evidence,
+    that_is_kept_back,
+    that_may_not_delay,
+    that_waits_for_its_turn,
+)
 from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, fit_together, kept_back_by, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.planned_usage import borrows_from, can_always_reclaim, passes
+from queue_manager.scheduling.preemption_advice import NO_WAYS, confirmed, first_of_all
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info, RequestReader
@@ -73,11 +80,12 @@ class Place:
 
 
 class KeptForHead(NamedTuple):
-    """The head of a queue for which backfilling keeps the quota that a Workload behind it waits for; or, if it
-    `blocks` its StrictFIFO queue, the scheduler itself.
+    """The Workload for which quota is kept that another one waits for: by backfilling, for the head of a queue, or if
+    it `blocks` its StrictFIFO queue, for that one.
 
-    `most_seconds`: the declared maximum execution time with which the Workload would pass it, now or when enough is
-    released for it; None: any one; 0: none, or not known. `both_fit`: at one time, if no others run.
+    `most_seconds`: the declared maximum execution time with which the other one would pass it, now or when enough is
+    released for it; None: any one; 0: none, or not known. `both_fit`: at one time, if no others run. `yields`: whether
+    the first of a StrictFIFO queue keeps nothing back from a Workload of higher priority.
     """
 
     head: Key
@@ -85,6 +93,7 @@ class KeptForHead(NamedTuple):
     most_seconds: int | None
     both_fit: bool
     blocks: bool = False
+    yields: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,7 @@ class Judgement:
     `release`: when enough quota is released for one that waits for quota, if all that run end as declared; None if what
     is released is kept for a preemptor or for such a head.
     `beside`: the StrictFIFO ClusterQueue for whose first Workload quota is withheld that this one waits for, or "".
+    `unchecked`: how many others hold quota and wait for admission checks, while blockAdmission holds back this one.
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
     `reclaims`: whether a victim of no lower priority has yet to be evicted. It is not, if this Workload has preempted
     it MOST_RECLAIMS times, which only the manager knows.
@@ -123,6 +133,7 @@ class Judgement:
     kept_for: KeptForHead | None = None
     release: Promise | None = None
     beside: str = ""
+    unchecked: int = 0
     rivals: bool = False
     reclaims: bool = False
     by_usage: bool = False
@@ -255,8 +266,12 @@ class ClusterState:
         release, kept_for = self._release(name, info, message, shown) if is_short else (None, None)
         if head is not None:
             shown = that_waits_for_its_turn(shown)
-        if kept_for is not None and not kept_for.blocks:
+        if kept_for is not None and kept_for.blocks:
+            shown = that_is_kept_back(shown)
+        elif kept_for is not None:
             shown = that_may_not_delay(shown, later=self._passes_without_protection(name, info))
+        elif is_short:
+            shown = self._with_confirmed_ways(name, info, shown)
         return Judgement(
             reason,
             message,
@@ -272,6 +287,7 @@ class ClusterState:
             kept_for=kept_for,
             release=release,
             beside=self._beside(name, info, shown) if is_short else "",
+            unchecked=self.state.unchecked if reason == reasons.WAITING_FOR_PODS_READY else 0,
             rivals=self._has_rivals(name),
             reclaims=_reclaims(outcome, running),
             by_usage=self.queues.is_ordered_by_usage(name),
@@ -334,6 +350,20 @@ class ClusterState:
         [outcome] = run_cycle(self.state, [(name, info)], max(ends), self._rehearsal.backfilling, waiting)
         return not isinstance(outcome, Refuse)
 
+    def _with_confirmed_ways(self, name: str, info: Info, shown: Evidence) -> Evidence:
+        """The evidence without those ways to preempt that fail because of the first Workloads of StrictFIFO queues."""
+        around = self.state.relatives(name)
+        heads = [head for head in self.queues.withholding_heads() if head.cluster_queue in around]
+        heads = [head for head in heads if head.cluster_queue != name]
+        if not heads or shown.ways == NO_WAYS:
+            return shown
+
+        def starts(some: Info, at: datetime) -> bool:
+            return not isinstance(run_cycle(self.state, [(name, some)], at, withholding=heads)[0], Refuse)
+
+        queue = self.state.queues[name]
+        return replace(shown, ways=confirmed(shown.ways, self.state, queue, info, self._now, starts))
+
     def _kept_for_first(self, name: str, info: Info) -> KeptForHead | None:
         """The first Workload of a StrictFIFO queue that withholds quota from this one. Of several the first by rank
         that would do so alone.
@@ -347,7 +377,8 @@ class ClusterState:
         if first is None:
             return None
         both_fit = fit_together(self.state, (self.state.queues[first[1]], first[2]), (self.state.queues[name], info))
-        return KeptForHead(first[2].key, first[1], 0, both_fit, blocks=True)
+        yields = not self._keeps_back(first[1:], (name, first_of_all(info)))
+        return KeptForHead(first[2].key, first[1], 0, both_fit, blocks=True, yields=yields)
 
     def _keeps_back(self, first: tuple[str, Info], other: tuple[str, Info]) -> bool:
         """Whether the first Workload of a StrictFIFO queue keeps back another one if only these two are tried."""

@@ -120,7 +120,9 @@ class BatchLogReplay:
                 if isinstance(outcome, Admit):
                     self._start(outcome, now)
                 else:
-                    behind = self._backfilling.order_behind(outcome.info, at(now)) if self._backfilling else None
+                    behind = (
+                        self._backfilling.order_behind(outcome.info, "Never", at(now)) if self._backfilling else None
+                    )
                     self._queues.refused(outcome, behind=behind)
 
     def _start(self, admitted: Admit, now: int) -> None:

@@ -87,6 +87,12 @@ class Recount:
             most = self.subtree(node, fr) - local - max(0, used - local) + borrowing
         return max(0, local - used) + min(self.available(parent, fr), most)
 
+    def takes(self, node: tuple[str, str], other: tuple[str, str], fr: FlavorResource) -> bool:
+        """Whether usage of `node` counts in the lowest cohort that contains both."""
+        around = set(self.ancestors(other))
+        apart = [each for each in self.ancestors(node) if each not in around]
+        return all(self.used(each, fr) > self.local(each, fr) for each in apart)
+
     def potential(self, node: tuple[str, str], fr: FlavorResource) -> int:
         parent = self.parent(node)
         if parent is None:

@@ -432,7 +432,8 @@ def check_numbers(
             short.add(fr)
     if short and not passed:
         related = set(state.relatives(found.cluster_queue))
-        holding = [h for h in others if h.cluster_queue in related and any(h.usage.get(fr) for fr in short)]
+        taken = {name: {fr for fr in short if now.takes(("cq", name), node, fr)} for name in related}
+        holding = [h for h in others if any(h.usage.get(fr) for fr in taken.get(h.cluster_queue, ()))]
         assert sum(row.workloads for row in found.holders) == len(holding)
         assert sorted(job for row in found.holders for job in row.jobs) == sorted(str(h.key) for h in holding)
         checked["holders"] += 1

@@ -109,7 +109,7 @@ def test_only_those_that_were_kept_back_for_a_head_are_tried_again():
 class Cluster:
     """The ClusterQueues, with 8 cpus in use until second 100 in that of the `user`. It is second 60."""
 
-    def __init__(self, *queues, user="a", cohorts=()):
+    def __init__(self, *queues, user="a", cohorts=(), shortest_first=False):
         self.state, self.queues = SchedulerState(), Queues()
         self.state.flavors["default"] = flavor("default")
         self.state.namespaces["ns"] = {}
@@ -122,7 +122,7 @@ class Cluster:
             self.queues.set_local_queue(local_queue(queue.metadata.name, queue.metadata.name), T0)
         one = pending("running")
         self.state.hold(Holding(one.uid, one.key, user, one.queue, {CPU: 8000}, admitted=True, ends_by=at(100)))
-        backfilling = Backfilling(BackfillRules(head_age=at(60) - T0))
+        backfilling = Backfilling(BackfillRules(at(60) - T0, shortest_first))
         self.rehearsal = Rehearsal(self.state, self.queues, at(60), backfilling=backfilling)
 
     def settle(self, *infos):
@@ -205,6 +205,18 @@ def test_a_head_is_not_overtaken_when_it_is_tried_again():
     cluster.state.release(pending("running").uid)
     cluster.queues.requeue_inadmissible(cluster.queues.cluster_queues, at(60))
     assert cluster.settle() == ["head"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "admitted"), [("LowerPriority", ["short"]), ("LowerOrNewerEqualPriority", ["long"])]
+)
+def test_the_shortest_is_not_first_where_an_older_one_would_preempt_it(policy, admitted):
+    """Two of ten cpus are free, for which both may pass the head."""
+    own = {"quotas": {"default": {"cpu": "10"}}, "preemption": {"withinClusterQueue": policy}}
+    cluster = Cluster(cluster_queue("a", **own), shortest_first=True)
+    head = waiting("head", 10, queue="a")
+    passing = (waiting(name, 2, ends, queue="a", created=at) for name, ends, at in (("long", 40, 20), ("short", 9, 30)))
+    assert cluster.settle(head, *passing) == admitted
 
 
 def test_who_counts_on_the_victims_of_another_may_not_delay_one_of_them():

@@ -83,7 +83,7 @@ def test_who_may_pass_a_head_that_waits(candidate, passes):
     if not passes:
         assert isinstance(outcome, Refuse)
         assert outcome.reason == "WaitingForQuota"
-        assert outcome.message.startswith("Free quota is kept for a workload that is ordered before it")
+        assert outcome.message.startswith("Quota is kept for a workload that is ordered before it")
 
 
 @pytest.mark.parametrize(("other_ends", "passes"), [(100, True), (101, False)])

@@ -49,6 +49,33 @@ def test_what_the_first_of_a_strict_queue_withholds_is_not_released_for_others()
     assert found.changes[0] == f"running Workloads release 1 cpu of flavor f, {beside}"
 
 
+STRICT_AND_PREEMPTS = {"queueingStrategy": "StrictFIFO", "preemption": {"withinClusterQueue": "LowerPriority"}}
+HEAD = workload("head", queueName="other", priority=5, requests={"cpu": "2"})
+
+
+def test_who_would_release_quota_for_the_first_of_a_strict_queue_stops_none() -> None:
+    """`head` waits for the two cpus that are lent. With a higher priority than its own, `low` is stopped."""
+    lent, low = holding("lent", "2", cluster_queue="lent", priority=9), holding("low", "2")
+    found = in_cohort(workload(priority=3, requests={"cpu": "2"}), HEAD, lent, low, **STRICT_AND_PREEMPTS)
+    kept = "kept for default/head, the first of StrictFIFO ClusterQueue other"
+    assert found.sentence == f"What preemption could free for it in ClusterQueue cq is {kept}."
+    own = next(row for row in found.preemptions if row.cluster_queue == "cq")
+    assert own.text == "what they free would be kept for the first of a StrictFIFO queue"
+    assert "it gets a higher priority than default/head" in found.changes
+    first = in_cohort(workload(priority=6, requests={"cpu": "2"}), HEAD, lent, low, **STRICT_AND_PREEMPTS)
+    assert first.sentence == "1 Workload is being stopped to make room for it."
+
+
+@pytest.mark.parametrize(("cpu", "helps"), [("2", True), ("3", False)])
+def test_a_higher_priority_is_advised_only_if_a_strict_queue_leaves_room(cpu, helps) -> None:
+    """Who borrows comes after `head` whatever its priority."""
+    running = holding("lent", "1", cluster_queue="lent", priority=9), holding("low", "2", priority=1)
+    found = in_cohort(workload(requests={"cpu": cpu}), HEAD, *running, **STRICT_AND_PREEMPTS)
+    assert ("it gets a higher priority" in found.changes) == helps
+    urgent = in_cohort(workload(priority=99, requests={"cpu": cpu}), HEAD, *running, **STRICT_AND_PREEMPTS)
+    assert urgent.sentence.endswith("being stopped to make room for it.") == helps
+
+
 def test_behind_one_that_can_never_be_admitted_the_annotation_is_named() -> None:
     head, waits = workload("head", requests={"cpu": "9"}), workload(created=20)
     found = explained(job(), waits, [head, holding("r", "4")], above=STRICT)

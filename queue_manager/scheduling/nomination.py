@@ -70,20 +70,25 @@ def nominate(
     """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together.
     `excluded`: see `assign`.
 
-    If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day.
+    If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day. One
+    that has preempted others borrows no more than planned: they could reclaim that, and then it in turn, and so on.
     """
+    reservation = state.reservations.get(info.uid)
+    most_borrowed = reservation.borrow if reservation is not None else inf
 
     def judge(some: Info) -> Nomination:
         return _Judgement(state, planned, queue, some, now, excluded).nomination()
 
     def attempt(some: Info) -> Nomination | None:
         found = judge(some)
-        return found if found.fits or found.victims else None
+        keeps_to_plan = not found.fits or found.assignment.borrow <= most_borrowed
+        return found if keeps_to_plan and (found.fits or found.victims) else None
 
     full, fewest = judge(info), with_fewest_pods(info)
-    if full.is_possible or fewest is info:
+    if fewest is info or (full.is_possible and full.assignment.borrow <= most_borrowed):
         return full
-    return largest_fit(info, attempt) or min(full, judge(fewest), key=_severity)
+    fewer = largest_fit(info, attempt)
+    return fewer or (full if full.is_possible else min(full, judge(fewest), key=_severity))
 
 
 def _severity(refused: Nomination) -> int:

@@ -276,7 +276,14 @@ class SchedulerState:
             state.by_priority.add(new)
 
     def release(self, uid: str) -> Holding | None:
-        """Release what a Workload holds and return it; None if it held nothing."""
+        """Release what a Workload holds and return it; None if it held nothing.
+
+        Unless it was preempted, how often it has preempted others counts no more: no circle of preemptions goes through
+        it then.
+        """
+        holding = self.holdings.get(uid)
+        if holding is not None and uid not in self._evicting and holding.preempted_for is None:
+            self.preempted.pop(uid, None)
         self._evicting.discard(uid)
         return self._uncount(uid)
 

@@ -114,6 +114,25 @@ def test_with_fewer_pods_a_preemptor_borrows_nothing_that_could_be_reclaimed():
     assert [(each.info.key.name, each.assignment.usage[CPU]) for each in outcomes] == [("small", 2000), ("large", 6000)]
 
 
+@pytest.mark.parametrize(("is_preempted", "most"), [(True, 2), (False, 4)])
+def test_the_bound_of_reclaims_counts_since_the_last_stop_for_another_reason(is_preempted, most):
+    """Each time its victim starts again when the preemptor has stopped: preempted, or since its pods are not ready."""
+    s = state(queue("a", "1", "co", reclaim="Any"), queue("b", "1", "co"))
+    info, count = pending("owner", queue="a"), 0
+    for _ in range(4):
+        victim = run(s, "borrower", "b", cpu=2, priority=9)
+        outcome = try_one(s, info, "a")
+        if isinstance(outcome, Preempt):
+            carry_out(s, outcome)
+            count += 1
+        s.release(victim.uid)
+        s.end_reservation(info.uid)
+        run(s, "owner", "a")
+        s.mark_evicted(info.uid, evicted=is_preempted)
+        s.release(info.uid)
+    assert count == most
+
+
 # --- flavors -----------------------------------------------------------------------------------------------
 
 TWO = {"f1": {"cpu": "1"}, "f2": {"cpu": "1"}}

@@ -62,6 +62,7 @@ def assume(
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
     queues.remove(candidate.key)
     state.end_reservation(candidate.uid)
+    state.count_reclaims(candidate.uid, cycle.reclaimed_from(state, decision))
     state.hold(
         Holding(
             uid=candidate.uid,

@@ -284,6 +284,18 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
     return overtaken.union(with_new_candidates(state, queue.name, decided.assignment.usage))
 
 
+def reclaimed_from(state: SchedulerState, admitted: Admit) -> list[str]:
+    """The uids of preemptors of no lower priority whose claim on its own quota the admitted Workload does not respect.
+
+    It is as if it reclaimed that from them (`preemption_candidates.MOST_RECLAIMS`). To be called before it is counted.
+    """
+    queue = state.queues.get(admitted.cluster_queue)
+    if queue is None or admitted.assignment.borrow or not can_always_reclaim(queue):
+        return []
+    claims = (r for r in state.reservations.values() if r.info.priority >= admitted.info.priority)
+    return [r.info.uid for r in claims if borrows_from(state, r, queue.node)]
+
+
 def with_more_victims(state: SchedulerState, decided: Admit | Preempt) -> list[str]:
     """The ClusterQueues whose refused Workloads may find victims because of an admission.
 

@@ -32,7 +32,7 @@ from queue_manager.scheduling.flavor_assignment import (
 )
 from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption_candidates import NO_VICTIMS, Preemptor
+from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, NO_VICTIMS, Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.victim_search import FindVictims, Victim, level_without, prospect
@@ -73,11 +73,12 @@ def nominate(
     If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day. One
     that has preempted others borrows no more than planned: they could reclaim that, and then it in turn, and so on.
     """
+    takes_own = not _has_reclaimed_often(state, info)
     reservation = state.reservations.get(info.uid)
     most_borrowed = reservation.borrow if reservation is not None else inf
 
     def judge(some: Info) -> Nomination:
-        return _Judgement(state, planned, queue, some, now, excluded).nomination()
+        return _Judgement(state, planned, queue, some, now, excluded, takes_own).nomination()
 
     def attempt(some: Info) -> Nomination | None:
         found = judge(some)
@@ -89,6 +90,12 @@ def nominate(
         return full
     fewer = largest_fit(info, attempt)
     return fewer or (full if full.is_possible else min(full, judge(fewest), key=_severity))
+
+
+def _has_reclaimed_often(state: SchedulerState, info: Info) -> bool:
+    """Whether a Workload has taken its own quota from a preemptor that waits now as often as it may."""
+    before = state.preempted.get(info.uid, NO_VICTIMS)
+    return any(count >= MOST_RECLAIMS and uid in state.reservations for uid, count in before.items())
 
 
 def _severity(refused: Nomination) -> int:
@@ -118,7 +125,7 @@ class _Judgement:
     info: Info
     now: datetime
     excluded: frozenset[Choice]
-    takes_own: bool = True  # it borrows nothing, as far as known: see `PlannedUsage.free`
+    takes_own: bool  # it borrows nothing, as far as known: see `PlannedUsage.free`
     took_own: bool = False  # that has made more quota free
 
     def nomination(self) -> Nomination:

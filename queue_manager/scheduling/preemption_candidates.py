@@ -13,8 +13,9 @@ preemptor is entitled to that. In other ClusterQueues only Workloads of subtrees
 A preemptor may reclaim quota from Workloads of higher priority (Any), which may preempt it in turn, as may others. So
 policies can contradict each other, and Workloads would evict each other in turn forever (KEP-83, Guarantees). Every
 such circle has a step in which quota is reclaimed from an equal or higher priority. Therefore a Workload reclaims from
-the same other Workload at most MOST_RECLAIMS times, and then waits. Those before it stopped for another reason than a
-preemption do not count: they belong to no circle (`SchedulerState.release`).
+the same other Workload at most MOST_RECLAIMS times, and then waits. To take own quota that is kept for a preemptor
+counts as to reclaim it from that one. What was before it stopped for another reason than a preemption does not count:
+that belongs to no circle (`SchedulerState.release`).
 
 A Workload is not a candidate before its minimum runtime is over (`Holding.protected_until`).
 

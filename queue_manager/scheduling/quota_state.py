@@ -317,8 +317,13 @@ class SchedulerState:
         self.changes += 1
         uid = reservation.info.uid
         running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
-        self.preempted.setdefault(uid, Counter()).update(holding.uid for holding in running)
+        self.count_reclaims(uid, [holding.uid for holding in running])
         self.reservations[uid] = reservation
+
+    def count_reclaims(self, uid: str, others: Collection[str]) -> None:
+        """Count once more that a Workload takes quota from these."""
+        if others:
+            self.preempted.setdefault(uid, Counter()).update(others)
 
     def end_reservation(self, uid: str) -> Reservation | None:
         """Remove and return the reservation of a preemptor that was admitted, refused, deleted or changed.

@@ -2,8 +2,11 @@
 
 import pytest
 
+from queue_manager.queueing.outcomes import assume
+from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import PreemptedFor
+from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
 from tests.unit.queueing.builders import T0, condition, flavor, pending
 from tests.unit.scheduling.preemption_cases import CPU, queue, run, state, usage_of
 
@@ -131,6 +134,27 @@ def test_the_bound_of_reclaims_counts_since_the_last_stop_for_another_reason(is_
         s.mark_evicted(info.uid, evicted=is_preempted)
         s.release(info.uid)
     assert count == most
+
+
+def test_own_quota_passes_a_preemptor_as_often_as_it_may_be_reclaimed_from():
+    """The preemptor may stop the owner each time, as it preempts while it borrows; so neither would wait for the other.
+
+    Its victim stops for a long time, and the owner fits meanwhile.
+    """
+    s = state(queue("a", "1", "co", reclaim="Any"), queue("b", "3", "co", within="LowerPriority"))
+    run(s, "victim", "b", cpu=3)
+    carry_out(s, try_one(s, pending("large", requests={"cpu": "4"}, priority=9, queue="b"), "b"))
+    owner, admitted = pending("owner", queue="a"), 0
+    for _ in range(4):
+        outcome = try_one(s, owner, "a")
+        if isinstance(outcome, Admit):
+            assume(s, Queues(), outcome, T0)
+            admitted += 1
+            s.mark_evicted(owner.uid)
+            s.release(owner.uid)
+    assert admitted == MOST_RECLAIMS
+    s.end_reservation("uid-large")
+    assert isinstance(try_one(s, owner, "a"), Admit)
 
 
 # --- flavors -----------------------------------------------------------------------------------------------

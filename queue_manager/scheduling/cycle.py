@@ -168,14 +168,17 @@ def run_cycle(
         taken: set[str] = set()  # victims of this cycle
         freed: list[QuotaNode] = []  # their ClusterQueues
 
+        def process(entry: _Entry) -> Outcome:
+            return _process(planned, entry, taken, guard)
+
         for entry in _in_order(state, entries, freed):
-            outcome = _process(planned, entry, taken, guard)
+            outcome = process(entry)
             if _why_kept_back(outcome) and _has_other_ways(state, entry):
                 judge = partial(_entry, state, planned, entry.queue, now=now)
-                outcome = _judged_again(entry, outcome, judge, lambda e: _process(planned, e, taken, guard))
+                outcome = _judged_again(entry, outcome, judge, process)
                 if guard is not None and _why_kept_back(outcome):
                     fewer = _with_fewer_pods(entry, judge, partial(guard.delays, planned=planned))
-                    outcome = _process(planned, fewer, taken, guard) if fewer is not None else outcome
+                    outcome = process(fewer) if fewer is not None else outcome
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
                 freed += (state.queues[victim.holding.cluster_queue].node for victim in outcome.victims)

@@ -80,13 +80,15 @@ def nominate(
     def judge(some: Info) -> Nomination:
         return _Judgement(state, planned, queue, some, now, excluded, takes_own).nomination()
 
+    def is_as_planned(found: Nomination) -> bool:
+        return not found.fits or found.assignment.borrow <= most_borrowed
+
     def attempt(some: Info) -> Nomination | None:
         found = judge(some)
-        keeps_to_plan = not found.fits or found.assignment.borrow <= most_borrowed
-        return found if keeps_to_plan and (found.fits or found.victims) else None
+        return found if (found.fits or found.victims) and is_as_planned(found) else None
 
     full, fewest = judge(info), with_fewest_pods(info)
-    if fewest is info or (full.is_possible and full.assignment.borrow <= most_borrowed):
+    if fewest is info or (full.is_possible and is_as_planned(full)):
         return full
     fewer = largest_fit(info, attempt)
     return fewer or (full if full.is_possible else min(full, judge(fewest), key=_severity))

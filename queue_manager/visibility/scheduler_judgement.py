@@ -352,9 +352,8 @@ class ClusterState:
 
     def _with_confirmed_ways(self, name: str, info: Info, shown: Evidence) -> Evidence:
         """The evidence without those ways to preempt that fail because of the first Workloads of StrictFIFO queues."""
-        around = self.state.relatives(name)
-        heads = [head for head in self.queues.withholding_heads() if head.cluster_queue in around]
-        heads = [head for head in heads if head.cluster_queue != name]
+        others = {each for each in self.state.relatives(name) if each != name}
+        heads = [head for head in self.queues.withholding_heads() if head.cluster_queue in others]
         if not heads or shown.ways == NO_WAYS:
             return shown
 
@@ -464,6 +463,7 @@ def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> boo
 
 
 def _reclaims(outcome: Outcome, running: Collection[str]) -> bool:
+    """Whether one of these, which run, is a victim of no lower priority."""
     victims = [victim.holding for victim in outcome.victims] if isinstance(outcome, Preempt) else []
     return any(victim.uid in running and victim.priority >= outcome.info.priority for victim in victims)
 

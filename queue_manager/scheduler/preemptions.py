@@ -2,7 +2,8 @@
 
     decided       the quota is reserved for the preemptor, its victims count as evicted, it waits (`Preempt`)
     evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events. A victim whose admission is
-                  not written yet is pending again without any write
+                  not written yet is pending again without any write; one that no preemptor needs any more when its
+                  write begins runs on
     the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written
     released      each victim that stops makes the preemptor eligible again; it is admitted when it fits
 
@@ -109,6 +110,9 @@ class Preemptions:
 
         def preempt(draft: Draft) -> None:
             nonlocal evicts
+            if not state.is_preempted(holding.uid):
+                self._undo(victim)
+                return
             before = draft.status
             transitions.preempt(draft, victim.reason, message, priorities, needed_by, self._pod_error(draft.original))
             evicts = draft.status != before

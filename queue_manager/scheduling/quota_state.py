@@ -325,6 +325,10 @@ class SchedulerState:
         if others:
             self.preempted.setdefault(uid, Counter()).update(others)
 
+    def is_preempted(self, uid: str) -> bool:
+        """Whether a preemptor waits for the end of this Workload."""
+        return any(uid in reservation.victims for reservation in self.reservations.values())
+
     def end_reservation(self, uid: str) -> Reservation | None:
         """Remove and return the reservation of a preemptor that was admitted, refused, deleted or changed.
 

@@ -131,6 +131,35 @@ def test_a_preemptor_that_is_overtaken_keeps_no_quota_from_others(environment: E
     run(scenario())
 
 
+@VIRTUAL_TIME
+def test_a_victim_runs_on_if_its_preemptor_is_refused_before_it_is_evicted(environment: Environment) -> None:
+    """`owner` has `borrower` stopped. `large`, which is ordered before it, would then stop `small` too, but `borrower`
+    passes `large` in the same instant.
+    """
+
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues(
+                "3", cohortName="co", preemption={"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+            )
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("2")}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            for name, value in (("mid", 1), ("high", 3)):
+                await c.apply_class(name, value)
+            await c.submit("borrower", cpu="4", queue="lq2", labels={CLASS: "high"})
+            await c.until(c.running, ["borrower"])
+            await c.submit("large", cpu="5", labels={CLASS: "mid"})
+            await c.submit("small", cpu="1")
+            await c.until(c.running, ["borrower", "small"])
+            await c.submit("owner", cpu="2")
+            await c.until(lambda: is_true(c, "borrower", "Preempted"), True)
+            await c.until(c.running, ["borrower", "small"])
+            assert await c.condition("small", "Preempted") is None
+
+    run(scenario())
+
+
 def test_own_quota_that_can_be_reclaimed_is_not_kept_for_who_would_borrow_it(environment: Environment) -> None:
     """Were it kept for `large`, `own` would preempt `large` as soon as that is admitted."""
 

@@ -131,9 +131,8 @@ class Preemptions:
             self._record(decision, victim, preemptor, priorities)
 
     def _undo(self, victim: Victim) -> None:
-        state = self._quota_cache.state
-        state.mark_evicted(victim.holding.uid, evicted=False)
-        self._quota_cache.requeue_inadmissible(state.relatives(victim.holding.cluster_queue))
+        self._quota_cache.take_back_eviction(victim.holding.uid)
+        self._quota_cache.requeue_inadmissible(self._quota_cache.state.relatives(victim.holding.cluster_queue))
 
     def _record(self, decision: Preempt, victim: Victim, preemptor: Workload | None, priorities: str) -> None:
         holding = victim.holding

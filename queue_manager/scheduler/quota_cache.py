@@ -193,6 +193,13 @@ class QuotaCache:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
 
+    def take_back_eviction(self, uid: str) -> None:
+        """Count a Workload again as its status says, although its eviction was decided: that is not written."""
+        self.state.mark_evicted(uid, evicted=False)
+        workload = self._workloads.by_uid(uid)
+        if workload is not None and reserves_quota(workload):
+            self._hold(workload)
+
     # --- queries ---
 
     def is_active(self, cluster_queue: str) -> bool:

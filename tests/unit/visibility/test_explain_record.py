@@ -14,7 +14,7 @@ from queue_manager.api import keys, messages
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.unscheduled import Unscheduled
-from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.deactivated_jobs import start_condition
 from queue_manager.visibility.effects_of_changes import KnownNames
@@ -79,18 +79,6 @@ EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the PodsR
 UNRESERVED = cond("QuotaReserved", "False", "PendingEvaluation")
 GATE = {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}
 CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state": "Pending"}]}
-
-
-def test_with_block_admission_those_are_counted_that_wait_for_checks() -> None:
-    """One of those that hold quota is not admitted yet."""
-    settings = WorkloadSettings(pods_ready=PodsReadySettings(block_admission=True))
-    reserved = [cond("QuotaReserved"), cond("Admitted", "False")]
-    later = workload("later", conditions=reserved, status={"admission": ADMISSION})
-    found = explained(job(), workload(), [holding("first", "1"), later], settings=settings)
-    assert found.sentence == (
-        "Nothing is admitted before the pods of all Workloads that hold quota are ready (blockAdmission). "
-        "1 of these waits for admission checks."
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.released_quota_times import TAKEN
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
-from tests.unit.visibility.build import admitted, cluster_queue, cond, flavor, job, local_queue, workload
+from tests.unit.visibility.build import ADMISSION, admitted, cluster_queue, cond, flavor, job, local_queue, workload
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
 
 FAIR = WorkloadSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
@@ -167,3 +167,15 @@ def test_who_is_not_the_first_of_a_strict_queue_stops_no_one_yet() -> None:
     second = explained(job(), waits, [head, *running], above=strict)
     assert [row.verdict for row in (*first.preemptions, *second.preemptions)] == ["Chosen", "OnceFirst"]
     assert second.code == "WAIT/BehindHead"
+
+
+def test_with_block_admission_those_are_counted_that_wait_for_checks() -> None:
+    """One of those that hold quota is not admitted yet."""
+    settings = WorkloadSettings(pods_ready=PodsReadySettings(block_admission=True))
+    reserved = [cond("QuotaReserved"), cond("Admitted", "False")]
+    later = workload("later", conditions=reserved, status={"admission": ADMISSION})
+    found = explained(job(), workload(), [holding("first", "1"), later], settings=settings)
+    assert found.sentence == (
+        "Nothing is admitted before the pods of all Workloads that hold quota are ready (blockAdmission). "
+        "1 of these waits for admission checks."
+    )

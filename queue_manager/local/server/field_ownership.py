@@ -93,6 +93,8 @@ def on_update(call: Call, new: Json, old: Json, now: str) -> None:
     managers = update(view, old, new, managers, manager_id(call, UPDATE), call.resource.api_version, now)
     if managers:
         meta["managedFields"] = encode(managers)
+    if sent is not None and sent != stored:  # a client may send those that it has read, which are older
+        keep_times(new, old)
 
 
 def unmanaged(old: Json) -> Json:

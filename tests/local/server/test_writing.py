@@ -221,3 +221,15 @@ async def test_admission_refuses_with_causes() -> None:
         'Job.batch "j" is invalid: metadata.annotations[say]: Invalid value: "no": must be kinder'
     )
     assert answer.body["details"]["causes"][0]["reason"] == "FieldValueInvalid"
+
+
+async def test_an_older_copy_without_a_change_is_no_write(world: World) -> None:
+    """It has the times of managers at which it was read; those of the stored object are newer by a second."""
+    created = await world.create(JOBS, job("j"))
+    older = (await world.ask("PUT", path(JOBS, "j"), created | {"spec": created["spec"] | {"parallelism": 2}})).body
+    world.clock.pass_seconds(1)
+    changed = older | {"spec": older["spec"] | {"parallelism": 3}}
+    stored = (await world.ask("PUT", path(JOBS, "j"), changed)).body
+    assert stored["metadata"]["managedFields"] != older["metadata"]["managedFields"]
+    changed["metadata"] = {name: each for name, each in older["metadata"].items() if name != "resourceVersion"}
+    assert (await world.ask("PUT", path(JOBS, "j"), changed)).body == stored

@@ -32,6 +32,13 @@ async def set_cohort(c: Cluster, name: str, parent: str = "", cpu: str = "") -> 
     await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
 
 
+async def add_cq2(c: Cluster) -> None:
+    """A second ClusterQueue in Cohort co, with two cpus and LocalQueue lq2."""
+    spec = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("2")}
+    await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": spec})
+    await c.local_queue("lq2", "cq2")
+
+
 async def patch(c: Cluster, cohort: str, **spec: Any) -> None:
     await c.client.patch(COHORTS, "", cohort, {"spec": spec})
 
@@ -111,9 +118,7 @@ def test_a_preemptor_that_is_overtaken_keeps_no_quota_from_others(environment: E
         slow = PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)
         async with cluster(borrower=slow) as c:
             await c.queues("2", cohortName="co", preemption={"reclaimWithinCohort": "Any"})
-            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("2")}
-            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
-            await c.local_queue("lq2", "cq2")
+            await add_cq2(c)
             for name, value in (("mid", 2), ("high", 3)):
                 await c.apply_class(name, value)
             await c.submit("own", cpu="2", queue="lq2", labels={CLASS: "high"})
@@ -142,9 +147,7 @@ def test_a_victim_runs_on_if_its_preemptor_is_refused_before_it_is_evicted(envir
             await c.queues(
                 "3", cohortName="co", preemption={"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
             )
-            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("2")}
-            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
-            await c.local_queue("lq2", "cq2")
+            await add_cq2(c)
             for name, value in (("mid", 1), ("high", 3)):
                 await c.apply_class(name, value)
             await c.submit("borrower", cpu="4", queue="lq2", labels={CLASS: "high"})

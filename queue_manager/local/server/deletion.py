@@ -160,8 +160,10 @@ class Deleter:
         old_finalizers = list(obj["metadata"].get("finalizers") or ())
         finalizers = _finalizers(old_finalizers, options.propagation or _default(call, obj))
         grace = _grace(call.resource, obj, options.grace)
-        marked = self._mark(call, obj, grace)
-        changed = _set_finalizers(obj, finalizers) or marked
+        is_pending = call.resource == PODS and "deletionTimestamp" in obj["metadata"]
+        changed = self._mark(call, obj, grace)
+        if changed or not is_pending:  # a grace period that runs, and is not shortened, keeps the finalizers as well
+            changed = _set_finalizers(obj, finalizers) or changed
         if is_finalized(obj):
             if not options.dry_run:
                 # An object that is removed immediately is not marked first, except a pod.

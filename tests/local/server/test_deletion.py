@@ -64,6 +64,15 @@ async def test_a_later_policy_replaces_the_earlier_one(world: World) -> None:
     assert (await world.ask("GET", path(JOBS, "j"))).status == 404
 
 
+@pytest.mark.parametrize(("grace", "finalizers"), [(None, []), (1, ["foregroundDeletion"])])
+async def test_while_a_grace_period_runs_only_a_shorter_one_changes_finalizers(world: World, grace, finalizers) -> None:
+    await world.create(PODS, pod("p") | {"spec": pod("p")["spec"] | {"nodeName": "n"}})
+    await world.ask("DELETE", path(PODS, "p"))
+    shorter = {} if grace is None else {"gracePeriodSeconds": grace}
+    again = await world.ask("DELETE", path(PODS, "p"), propagationPolicy="Foreground", **shorter)
+    assert again.body["metadata"].get("finalizers", []) == finalizers
+
+
 async def test_deleting_again_changes_nothing(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("c", finalizers=["x/y"]))
     first = await world.ask("DELETE", path(CONFIG_MAPS, "c"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -61,6 +61,20 @@ class AvailableQuota(Protocol):
     def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
         """How well an amount that is not free would fit after preemption, and the borrow level then."""
         ...
+
+
+class UnusedQuota(NamedTuple):
+    """The quota available to a ClusterQueue if nothing ran. Implements `AvailableQuota`."""
+
+    node: QuotaNode
+
+    def free(self, fr: FlavorResource) -> int:
+        """The most that the ClusterQueue can ever use."""
+        return self.node.potential(fr)
+
+    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
+        """Nothing runs that could be preempted."""
+        return Mode.NO_CANDIDATES, self.node.borrow_level(fr, value)
 
 
 # Reasons of a flavor that does not fit, from mild to severe.
@@ -180,6 +194,14 @@ class Assignment:
         """Where pod sets that have flavors stopped before the last one; {} if none did. Kueue: LastAssignment"""
         found = {at: index for p in self.pod_sets if p.mode is not Mode.NO_FIT for at, index in p.untried.items()}
         return found if any(found.values()) else {}
+
+    def waiting(self) -> Assignment:
+        """The same refusal, of a Workload that fits if other flavors are free: what exceeds a quota waits for them."""
+        pod_sets = [
+            replace(p, reason=reasons.WAITING_FOR_QUOTA) if p.reason == reasons.EXCEEDS_MAX_QUOTA else p
+            for p in self.pod_sets
+        ]
+        return replace(self, pod_sets=pod_sets)
 
     @property
     def choices(self) -> frozenset[Choice]:

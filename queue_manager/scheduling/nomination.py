@@ -19,15 +19,18 @@ from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
+from queue_manager.api import reasons
 from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import (
     FROM_THE_FIRST,
     NEEDS_PREEMPTION,
     SEVERITY,
     Assignment,
+    AvailableQuota,
     Choice,
     Mode,
     Untried,
+    UnusedQuota,
     assign,
 )
 from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
@@ -141,18 +144,39 @@ class _Judgement:
     def _of_all_flavors(self) -> Nomination:
         """What the head could get; if nothing, the refusal that says least: another one is not true of all flavors."""
         best = found = self._with_flavors_from(FROM_THE_FIRST)
-        rounds = max((len(group.flavors) for group in self.queue.queue.spec.resource_groups), default=0)
-        for _ in range(rounds if len(self.info.pod_sets) > 1 else 0):
+        for _ in range(self._further_rounds):
             if found.is_possible or not found.assignment.untried:
                 break
             found = self._with_flavors_from(found.assignment.untried)
             best = max(best, found, key=_mildness)
-        return found if found.is_possible else best
+        if found.is_possible:
+            return found
+        if best.assignment.reason == reasons.EXCEEDS_MAX_QUOTA and self._fits_unused_quota():
+            return Nomination(best.assignment.waiting())
+        return best
+
+    @property
+    def _further_rounds(self) -> int:
+        """How often pod sets may continue with their next flavors."""
+        groups = self.queue.queue.spec.resource_groups if len(self.info.pod_sets) > 1 else []
+        return max((len(group.flavors) for group in groups), default=0)
+
+    def _fits_unused_quota(self) -> bool:
+        """Whether all pod sets together would fit if nothing ran: an earlier one may have a flavor of no use to it, as
+        none is free, that a later one needs.
+        """
+        starts, unused = FROM_THE_FIRST, UnusedQuota(self.queue.node)
+        for _ in range(self._further_rounds):
+            found = self._assign(unused, frozenset(), starts)
+            if found.mode is Mode.FIT or not found.untried:
+                return found.mode is Mode.FIT
+            starts = found.untried
+        return False
 
     def _with_flavors_from(self, starts: Mapping[Untried, int]) -> Nomination:
         lost: frozenset[Choice] = frozenset()
         while True:
-            assignment = self._assign(lost, starts)
+            assignment = self._assign(self, lost, starts)
             if assignment.mode not in NEEDS_PREEMPTION:
                 return Nomination(assignment)
             earlier = self._earlier_victims(assignment.usage)
@@ -165,13 +189,13 @@ class _Judgement:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
 
-    def _assign(self, lost: frozenset[Choice], starts: Mapping[Untried, int]) -> Assignment:
+    def _assign(self, available: AvailableQuota, lost: frozenset[Choice], starts: Mapping[Untried, int]) -> Assignment:
         return assign(
             self.info,
             self.queue.queue.spec,
             self.queue.node,
             self.state.flavors,
-            self,
+            available,
             ignore_undeclared=self.state.ignore_undeclared,
             lost=lost,
             excluded=self.excluded,

@@ -336,6 +336,18 @@ def test_a_refusal_says_what_holds_whichever_flavors_the_pod_sets_have():
     assert "insufficient unused quota for cpu in flavor f1, 1 more needed" in refused.message
 
 
+@pytest.mark.parametrize(("second", "reason"), [("1", "WaitingForQuota"), ("3", "ExceedsMaxQuota")])
+def test_pod_sets_that_fit_in_different_flavors_wait_although_none_is_free(second, reason):
+    """No flavor is free for pod set a, so it has the first one, in which b would exceed the quota beside it."""
+    s = labelled_flavors()
+    for name in ("f1", "f2", "f3"):
+        run(s, f"runs-in-{name}", usage={(name, "cpu"): 2000})
+    refused = try_one(s, two_pod_sets("2", second, "f1"))
+    assert isinstance(refused, Refuse)
+    assert refused.reason == reason
+    assert "in flavor f1, previously considered podsets requests (2)" in refused.message
+
+
 # --- several heads -----------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,7 @@ from queue_manager.scheduling.flavor_assignment import (
     UnusedQuota,
     assign,
 )
+from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, NO_VICTIMS, Preemptor
@@ -74,17 +76,17 @@ def nominate(
     `excluded`: see `assign`.
 
     If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day. One
-    that has preempted others borrows no more than planned: they could reclaim that, and then it in turn, and so on.
+    that has preempted others gets no more pods than planned, unless it borrows nothing with them: its victims could
+    reclaim what it borrows beyond that, and then it in turn, and so on.
     """
     takes_own = not _has_reclaimed_often(state, info)
     reservation = state.reservations.get(info.uid)
-    most_borrowed = reservation.borrow if reservation is not None else inf
 
     def judge(some: Info) -> Nomination:
         return _Judgement(state, planned, queue, some, now, excluded, takes_own).nomination()
 
     def is_as_planned(found: Nomination) -> bool:
-        return not found.fits or found.assignment.borrow <= most_borrowed
+        return reservation is None or found.assignment.borrow == 0 or not _exceeds(found.assignment, reservation)
 
     def attempt(some: Info) -> Nomination | None:
         found = judge(some)
@@ -94,7 +96,19 @@ def nominate(
     if fewest is info or (full.is_possible and is_as_planned(full)):
         return full
     fewer = largest_fit(info, attempt)
-    return fewer or (full if full.is_possible else min(full, judge(fewest), key=_severity))
+    return fewer or (judge(fewest) if full.is_possible else min(full, judge(fewest), key=_severity))
+
+
+def _exceeds(assignment: Assignment, planned: Reservation) -> bool:
+    """Whether more of a resource would be used than is kept, in any flavors."""
+
+    def by_resource(usage: Usage) -> Counter[str]:
+        total = Counter[str]()
+        for fr, amount in usage.items():
+            total[fr.resource] += amount
+        return total
+
+    return not by_resource(assignment.usage) <= by_resource(planned.usage)
 
 
 def _has_reclaimed_often(state: SchedulerState, info: Info) -> bool:

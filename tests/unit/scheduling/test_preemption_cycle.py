@@ -8,7 +8,7 @@ from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cy
 from queue_manager.scheduling.holdings import PreemptedFor
 from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
 from tests.unit.queueing.builders import T0, condition, flavor, pending
-from tests.unit.scheduling.preemption_cases import CPU, queue, run, state, usage_of
+from tests.unit.scheduling.preemption_cases import queue, run, state, usage_of
 
 POD_SET = "couldn't assign flavors to pod set main: "
 NO_LONGER = "Workload no longer fits after processing another workload"
@@ -93,28 +93,6 @@ def test_a_request_above_the_nominal_quota_preempts_in_no_other_queue():
     outcome = try_one(s, pending("large", requests={"cpu": "3"}, priority=100, queue="a"), "a")
     assert isinstance(outcome, Refuse)
     assert outcome.reason == "WaitingForQuota"
-
-
-def test_with_partial_admission_as_many_pods_as_fit_after_preemption_are_promised():
-    s = state(queue(within="LowerPriority", cpu="4"))
-    run(s, "low", cpu=2), run(s, "equal", cpu=2, priority=100)
-    outcome = try_one(s, pending("high", priority=100, count=4, fewest=1))
-    assert isinstance(outcome, Preempt)
-    assert names(outcome) == ["low"]
-    assert outcome.assignment.usage == {CPU: 2000}
-    assert outcome.info.pod_sets[0].count == 4
-
-
-def test_with_fewer_pods_a_preemptor_borrows_nothing_that_could_be_reclaimed():
-    """Of 8 cpus, with which each could borrow from the other, it leaves the 6 of the other ClusterQueue."""
-    s = state(queue("a", "6", "co", reclaim="Any"), queue("b", "2", "co", reclaim="Any"))
-    victim = run(s, "large", "a", cpu=8)
-    small = pending("small", count=3, fewest=2, queue="b")
-    carry_out(s, try_one(s, small, "b"))
-    s.release(victim.uid)
-    large = pending("large", requests={"cpu": "2"}, count=4, fewest=2, queue="a")
-    outcomes = run_cycle(s, [("a", large), ("b", small)], T0)
-    assert [(each.info.key.name, each.assignment.usage[CPU]) for each in outcomes] == [("small", 2000), ("large", 6000)]
 
 
 @pytest.mark.parametrize(("is_preempted", "most"), [(True, 2), (False, 4)])

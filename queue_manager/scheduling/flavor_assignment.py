@@ -137,7 +137,7 @@ class PodSetResult:
     attempts: list[FlavorAttempt] = field(default_factory=list)
     chosen: list[FlavorAttempt] = field(default_factory=list)  # one for each resource group
     unfit: list[FlavorAttempt] | None = None  # the flavors of the first resource group that has none for it
-    untried: dict[Untried, int] = field(default_factory=dict)  # where to continue; 0: all flavors were tried
+    following: dict[GroupKey, int] = field(default_factory=dict)  # the flavor after the chosen one; 0: it is the last
 
     def blame(self, mode: Mode, reason: str, texts: Sequence[str]) -> None:
         """Lower the mode, and replace the reason by a more severe one."""
@@ -148,8 +148,8 @@ class PodSetResult:
 
 
 Choice = tuple[str, str]  # pod set, flavor
-Untried = tuple[str, str]  # pod set, first resource of a group
-FROM_THE_FIRST: Mapping[Untried, int] = MappingProxyType({})
+GroupKey = tuple[str, str]  # pod set, first resource of a resource group
+FROM_THE_FIRST: Mapping[GroupKey, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -190,9 +190,11 @@ class Assignment:
         return next((p.unfit for p in self.pod_sets if p.unfit is not None), None)
 
     @property
-    def untried(self) -> Mapping[Untried, int]:
-        """Where pod sets that have flavors stopped before the last one; {} if none did. Kueue: LastAssignment"""
-        found = {at: index for p in self.pod_sets if p.mode is not Mode.NO_FIT for at, index in p.untried.items()}
+    def following(self) -> Mapping[GroupKey, int]:
+        """The index of the flavor after the chosen one, of pod sets that have flavors; {} if each has the last one.
+        Kueue: LastAssignment
+        """
+        found = {at: index for p in self.pod_sets if p.mode is not Mode.NO_FIT for at, index in p.following.items()}
         return found if any(found.values()) else {}
 
     def waiting(self) -> Assignment:
@@ -242,7 +244,7 @@ def assign(
     ignore_undeclared: bool = False,
     lost: AbstractSet[Choice] = frozenset(),
     excluded: AbstractSet[Choice] = frozenset(),
-    starts: Mapping[Untried, int] = FROM_THE_FIRST,
+    starts: Mapping[GroupKey, int] = FROM_THE_FIRST,
 ) -> Assignment:
     """The best flavors for a Workload in this ClusterQueue.
 
@@ -264,7 +266,7 @@ class _Assigner:
         room: AvailableQuota,
         lost: AbstractSet[Choice],
         excluded: AbstractSet[Choice],
-        starts: Mapping[Untried, int],
+        starts: Mapping[GroupKey, int],
         ignore_undeclared: bool,
     ) -> None:
         self._queue = queue
@@ -326,8 +328,7 @@ class _Assigner:
                 break
         else:
             best = _best(self._queue.flavor_fungibility, tried)
-        stop = start + len(tried)
-        result.untried[at] = stop if stop < len(group.flavors) else 0
+        result.following[at] = (start + tried.index(best) + 1) % len(group.flavors)
         result.attempts += tried
         if best.mode < Mode.PREEMPT and result.unfit is None:
             result.unfit = tried

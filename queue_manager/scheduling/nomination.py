@@ -3,18 +3,17 @@
 Kueue remembers between cycles which flavors it has tried (LastAssignment). Here a head is judged from scratch in each
 cycle, and excluded flavors are remembered only within one judgement: if the chosen flavors need preemption and no
 victims suffice for all of them together, they are *lost*, and the flavors are assigned again. Each round excludes one
-more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set that stopped at an
-early flavor may have taken the quota that a later pod set needs: then those pod sets continue behind the flavors that
-they had, at most as often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head
-whose quota or victims another head takes in the same cycle is judged again in the next cycle, with the usage of the
-other head counted.
+more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set may have the flavor of
+which a later pod set needs the quota: then pod sets continue with the flavors after those that they had, at most as
+often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head whose quota or victims
+another head takes in the same cycle is judged again in the next cycle, with the usage of the other head counted.
 Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -29,8 +28,8 @@ from queue_manager.scheduling.flavor_assignment import (
     Assignment,
     AvailableQuota,
     Choice,
+    GroupKey,
     Mode,
-    Untried,
     UnusedQuota,
     assign,
 )
@@ -156,38 +155,36 @@ class _Judgement:
         return self._of_all_flavors()
 
     def _of_all_flavors(self) -> Nomination:
-        """What the head could get; if nothing, the refusal that says least: another one is not true of all flavors."""
-        best = found = self._with_flavors_from(FROM_THE_FIRST)
-        for _ in range(self._further_rounds):
-            if found.is_possible or not found.assignment.untried:
-                break
-            found = self._with_flavors_from(found.assignment.untried)
-            best = max(best, found, key=_mildness)
-        if found.is_possible:
-            return found
-        if best.assignment.reason == reasons.EXCEEDS_MAX_QUOTA and self._fits_unused_quota():
-            return Nomination(best.assignment.waiting())
-        return best
+        """What the head could get. The refusal of several pod sets says whether all together would fit if nothing ran.
 
-    @property
-    def _further_rounds(self) -> int:
-        """How often pod sets may continue with their next flavors."""
-        groups = self.queue.queue.spec.resource_groups if len(self.info.pod_sets) > 1 else []
-        return max((len(group.flavors) for group in groups), default=0)
-
-    def _fits_unused_quota(self) -> bool:
-        """Whether all pod sets together would fit if nothing ran: an earlier one may have a flavor of no use to it, as
-        none is free, that a later one needs.
+        One that has no quota hides that a later one exceeds it; and one for which no flavor is free may have been given
+        the flavor that a later one needs.
         """
-        starts, unused = FROM_THE_FIRST, UnusedQuota(self.queue.node)
-        for _ in range(self._further_rounds):
-            found = self._assign(unused, frozenset(), starts)
-            if found.mode is Mode.FIT or not found.untried:
-                return found.mode is Mode.FIT
-            starts = found.untried
-        return False
+        found = self._first_possible(self._with_flavors_from)
+        if found.is_possible or len(self.info.pod_sets) == 1:
+            return found
+        unused = self._first_possible(self._with_unused_quota)
+        if unused.fits:
+            return Nomination(found.assignment.waiting())
+        return unused if found.assignment.reason == reasons.WAITING_FOR_QUOTA else found
 
-    def _with_flavors_from(self, starts: Mapping[Untried, int]) -> Nomination:
+    def _first_possible(self, judge: Callable[[Mapping[GroupKey, int]], Nomination]) -> Nomination:
+        """What `judge` finds with flavors from the first, or the next ones; else the refusal that says least: another
+        one is not true of all flavors.
+        """
+        best = found = judge(FROM_THE_FIRST)
+        groups = self.queue.queue.spec.resource_groups if len(self.info.pod_sets) > 1 else []
+        for _ in range(max((len(group.flavors) for group in groups), default=0)):
+            if found.is_possible or not found.assignment.following:
+                break
+            found = judge(found.assignment.following)
+            best = max(best, found, key=_mildness)
+        return found if found.is_possible else best
+
+    def _with_unused_quota(self, starts: Mapping[GroupKey, int]) -> Nomination:
+        return Nomination(self._assign(UnusedQuota(self.queue.node), frozenset(), starts))
+
+    def _with_flavors_from(self, starts: Mapping[GroupKey, int]) -> Nomination:
         lost: frozenset[Choice] = frozenset()
         while True:
             assignment = self._assign(self, lost, starts)
@@ -203,7 +200,7 @@ class _Judgement:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
 
-    def _assign(self, available: AvailableQuota, lost: frozenset[Choice], starts: Mapping[Untried, int]) -> Assignment:
+    def _assign(self, available: AvailableQuota, lost: frozenset[Choice], starts: Mapping[GroupKey, int]) -> Assignment:
         return assign(
             self.info,
             self.queue.queue.spec,

@@ -203,9 +203,9 @@ def _no_flavor(found: Judgement) -> Text:
 
 
 def _waits_for_quota(found: Judgement) -> Text:
-    queue, lacking = f"ClusterQueue {found.cluster_queue}", nearest(_rows(found), found.reason)
+    lacking = nearest(_rows(found), found.reason)
     if not lacking:
-        return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
+        return f"{_requests_more(found, lacking)}.", (_release(found, lacking),)
     kept = "; what is released is kept for it" if found.promise is not None else ""
     sentence = f"{_requests_more(found, lacking)}{kept}."
     of_quota = [change + _for_others(found) for change in (_release(found, lacking), *_limits_raised(found))]
@@ -224,16 +224,26 @@ def _own_released(found: Judgement, lacking: Sequence[FlavorEvidence]) -> list[s
 
 
 def _requests_more(found: Judgement, lacking: Sequence[FlavorEvidence]) -> str:
+    """`lacking`: none if each pod set would fit alone."""
+    if not lacking:
+        quota, why = f"the free quota of ClusterQueue {found.cluster_queue}", found.message.removesuffix(".")
+        fault = "Its pod sets do not fit together into" if _has_several_pod_sets(found) else "It cannot use"
+        return f"{fault} {quota}: {why}"
     free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
     because = ", because of a borrowing limit" if all(row.limited_by for row in lacking) else ""
     return f"{_requests(found, lacking)}, and ClusterQueue {found.cluster_queue} has {free} free{because}"
 
 
 def _requests(found: Judgement, rows: Sequence[FlavorEvidence]) -> str:
-    """Say what it requests; with partial admission, for so many pods as it is judged with."""
+    """Say what it requests, or which of its pod sets; with partial admission, for so many pods as it is judged with."""
     asks = _joined(dict.fromkeys(_amount(row, row.requested) for row in rows))
     pods = found.evidence.pods if found.evidence is not None else None
-    return f"It requests {asks} for {pods[0]} of its {pods[1]} pods" if pods is not None else f"It requests {asks}"
+    whose = f"Its pod set {rows[0].pod_set}" if _has_several_pod_sets(found) else "It"
+    return f"{whose} requests {asks}" + (f" for {pods[0]} of its {pods[1]} pods" if pods is not None else "")
+
+
+def _has_several_pod_sets(found: Judgement) -> bool:
+    return len({row.pod_set for row in _rows(found)}) > 1
 
 
 def _for_others(found: Judgement) -> str:
@@ -254,7 +264,7 @@ def _limits_raised(found: Judgement) -> list[str]:
     None of a Workload with several pod sets, which need the quota together.
     """
     never, rows = found.reason == reasons.EXCEEDS_MAX_QUOTA, _rows(found)
-    if len({row.pod_set for row in rows}) > 1:
+    if _has_several_pod_sets(found):
         return []
     short = [row for row in rows if row.requested > (row.limit if never else row.free)]
     fitting = {row.resource for row in rows if row not in short}
@@ -282,9 +292,11 @@ def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:
     or pod sets in the nearest one of each.
     """
     groups = lacks_by_group(_rows(found), found.reason)
-    several = len(groups) > 1 or len({row.pod_set for row in _rows(found)}) > 1
-    ways = [nearest_one] if several else [lacks for group in groups for lacks in group]
-    return f"running Workloads release {', or '.join(map(_missing, ways))}"
+    several = _has_several_pod_sets(found)
+    ways = [nearest_one] if several or len(groups) > 1 else [lacks for group in groups for lacks in group]
+    released = ", or ".join(map(_missing, ways)) or "enough"
+    others = ", and what its other pod sets lack" if several and nearest_one else ""
+    return f"running Workloads release {released}{others}"
 
 
 def _missing(lacking: Sequence[FlavorEvidence]) -> str:

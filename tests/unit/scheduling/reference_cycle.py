@@ -56,7 +56,7 @@ class Assigned:
     usage: Usage
     needs: frozenset[FR]
     preempting: Lost
-    untried: Starts
+    following: Starts
 
 
 # --- flavors -----------------------------------------------------------------------------------------------
@@ -67,15 +67,15 @@ def assign(w: World, planned: World, head: Head, lost: Lost, starts: Starts) -> 
     usage: dict[FR, int] = {}
     flavors: list[dict[str, str]] = []
     ways: dict[Choice, Way] = {}
-    untried: dict[tuple[int, tuple[str, ...]], int] = {}
+    following: dict[tuple[int, tuple[str, ...]], int] = {}
     for index, requests in enumerate(head.pod_sets):
         stops: dict[tuple[int, tuple[str, ...]], int] = {}
         chosen = choose(w, planned, head, index, requests, usage, lost, starts, stops)
         if chosen is None:
             return Assigned(
-                NO_FIT, 0, (), usage, frozenset(), frozenset(), untried
+                NO_FIT, 0, (), usage, frozenset(), frozenset(), following
             )  # that of earlier pod sets counts for its turn
-        untried |= stops
+        following |= stops
         flavors.append({resource: flavor for (_, resource, flavor) in chosen})
         ways |= chosen
         for _, resource, flavor in chosen:
@@ -87,20 +87,20 @@ def assign(w: World, planned: World, head: Head, lost: Lost, starts: Starts) -> 
         usage=usage,
         needs=frozenset((flavor, resource) for (_, resource, flavor), way in ways.items() if way.mode < FIT),
         preempting=frozenset((index, f) for (index, _, f), way in ways.items() if JOINTLY <= way.mode < FIT),
-        untried=untried,
+        following=following,
     )
 
 
 def choose(w, planned, head, index, requests, usage, lost, starts, stops) -> dict[Choice, Way] | None:
-    """The flavors of one pod set; None if a resource has none. `stops`: gets the number of flavors that were tried."""
+    """The flavors of one pod set; None if a resource has none. `stops`: gets the number of each, counted from 1."""
     chosen: dict[Choice, Way] = {}
     for resources, flavors in w.nodes[head.queue].groups:
         wanted = {resource: requests[resource] for resource in resources if resource in requests}
         if wanted:
             at = index, tuple(resources)
             skipped = starts.get(at, 0)
-            found, tried = choose_in_group(w, planned, head, index, wanted, flavors[skipped:], usage, lost)
-            stops[at] = (skipped + tried) % len(flavors)
+            found, number = choose_in_group(w, planned, head, index, wanted, flavors[skipped:], usage, lost)
+            stops[at] = (skipped + number) % len(flavors)
             if found is None:
                 return None
             chosen |= found
@@ -108,9 +108,9 @@ def choose(w, planned, head, index, requests, usage, lost, starts, stops) -> dic
 
 
 def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tuple[dict[Choice, Way] | None, int]:
-    """The best flavor, and how many were tried."""
+    """The best flavor, and its number, counted from 1."""
     policies = w.nodes[head.queue].policies
-    best, best_way = None, Way(NO_FIT, 0)
+    best, best_way, best_number = None, Way(NO_FIT, 0), 0
     for number, flavor in enumerate(flavors, 1):
         if flavor in head.refused:
             continue
@@ -130,8 +130,8 @@ def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tu
         if not tries_next(policies, worst):
             return ways, number
         if preference(policies, worst) > preference(policies, best_way):
-            best, best_way = ways, worst
-    return best, len(flavors)
+            best, best_way, best_number = ways, worst, number
+    return best, best_number
 
 
 def preference(policies: Policies, way: Way) -> tuple:
@@ -206,8 +206,8 @@ class Nominated(NamedTuple):
 def nominate(w: World, head: Head) -> Nominated:
     """Flavors, and victims if needed: as Kueue finds them when nothing changes between its cycles.
 
-    If there are none, pod sets that did not try all flavors continue with the next one, and others begin again. As
-    often as there are flavors: Kueue may continue forever.
+    If there are none, pod sets continue with the flavor after the one they had, and those that had the last one begin
+    again. As often as there are flavors: Kueue may continue forever, and only where flavors were left untried.
     """
     found = nominate_with(w, head)
     kept = [kept for kept in w.kept if not passes(w, head, kept)]
@@ -219,8 +219,8 @@ def nominate(w: World, head: Head) -> Nominated:
 def nominate_with(w: World, head: Head) -> Nominated:
     best = found = nominate_from(w, head, {})
     rounds = max((len(flavors) for _, flavors in w.nodes[head.queue].groups), default=0)
-    while rounds and len(head.pod_sets) > 1 and is_refused(found) and any(found.assigned.untried.values()):
-        found, rounds = nominate_from(w, head, found.assigned.untried), rounds - 1
+    while rounds and len(head.pod_sets) > 1 and is_refused(found) and any(found.assigned.following.values()):
+        found, rounds = nominate_from(w, head, found.assigned.following), rounds - 1
         best = max(best, found, key=lambda nominated: nominated.assigned.mode)
     return best if is_refused(found) else found
 

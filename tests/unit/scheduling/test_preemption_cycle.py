@@ -315,15 +315,38 @@ def test_a_refusal_says_what_holds_whichever_flavors_the_pod_sets_have():
 
 
 @pytest.mark.parametrize(("second", "reason"), [("1", "WaitingForQuota"), ("3", "ExceedsMaxQuota")])
-def test_pod_sets_that_fit_in_different_flavors_wait_although_none_is_free(second, reason):
-    """No flavor is free for pod set a, so it has the first one, in which b would exceed the quota beside it."""
+def test_pod_sets_that_fit_in_different_flavors_wait_while_these_are_not_free(second, reason):
+    """Only f3 is free for pod set a, and b, which needs it, would exceed its quota beside a."""
     s = labelled_flavors()
-    for name in ("f1", "f2", "f3"):
+    for name in ("f1", "f2"):
         run(s, f"runs-in-{name}", usage={(name, "cpu"): 2000})
-    refused = try_one(s, two_pod_sets("2", second, "f1"))
+    refused = try_one(s, two_pod_sets("2", second, "f3"))
     assert isinstance(refused, Refuse)
     assert refused.reason == reason
-    assert "in flavor f1, previously considered podsets requests (2)" in refused.message
+    assert "in flavor f3, previously considered podsets requests (2)" in refused.message
+
+
+def test_a_pod_set_without_quota_does_not_hide_that_the_next_one_exceeds_it():
+    s = state(queue("cq", "1", "co"), queue("b", "4", "co"))
+    run(s, "borrows", "b", cpu=4)
+    refused = try_one(s, two_pod_sets("2", "4", "f1"))
+    assert isinstance(refused, Refuse)
+    assert refused.reason == "ExceedsMaxQuota"
+    assert "previously considered podsets requests (2) + current podset request (4)" in refused.message
+
+
+@pytest.mark.parametrize("policy", ["MayStopSearch", "TryNextFlavor"])
+def test_a_pod_set_moves_to_a_later_flavor_though_all_were_tried(policy):
+    """In each flavor it would borrow, so with TryNextFlavor all are tried, and the first is the best."""
+    quotas = {name: {"cpu": {"nominalQuota": "1", "borrowingLimit": "2"}} for name in ("f1", "f2")}
+    lent = {name: {"cpu": "4"} for name in ("f1", "f2")}
+    fungibility = {"whenCanBorrow": policy}
+    s = state(queue(quotas=quotas, cohort="co", flavorFungibility=fungibility), queue("b", cohort="co", quotas=lent))
+    for name in ("f1", "f2"):
+        s.flavors[name] = flavor(name, nodeLabels={"kind": name})
+    outcome = try_one(s, two_pod_sets("2", "2", "f1"))
+    assert isinstance(outcome, Admit)
+    assert [p.flavors["cpu"] for p in outcome.assignment.pod_sets] == ["f2", "f1"]
 
 
 # --- several heads -----------------------------------------------------------------------------------------

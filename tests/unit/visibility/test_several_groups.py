@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from queue_manager.api.types import Workload
 from queue_manager.visibility.explain_record import Explanation
 from tests.unit.queueing import builders
@@ -54,6 +56,29 @@ def test_more_quota_of_a_flavor_that_does_not_match_is_no_way_out() -> None:
     found = explained(job(), waiting, [running], above=above, flavors=[other])
     assert [row.verdict for row in found.flavors] == ["flavor c1 doesn't match node affinity"]
     assert (found.code, found.holders) == ("NEVER/NoMatchingFlavor", [])
+
+
+@pytest.mark.parametrize(
+    ("running", "sentence", "change"),
+    [
+        (
+            "4",
+            "Its pod set a requests 1 cpu, and ClusterQueue cq has 0 cpu of flavor f free.",
+            "running Workloads release 1 cpu of flavor f, and what its other pod sets lack",
+        ),
+        (
+            "3",
+            "Its pod sets do not fit together into the free quota of ClusterQueue cq: couldn't assign flavors to pod "
+            "set b: insufficient unused quota for cpu in flavor f, 1 more needed.",
+            "running Workloads release enough",
+        ),
+    ],
+)
+def test_several_pod_sets_lack_quota_each_or_together(running: str, sentence: str, change: str) -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    pod_sets = [{"name": name, "count": 1, "template": {"spec": {"containers": [container]}}} for name in ("a", "b")]
+    found = explained(job(), workload(podSets=pod_sets), [holding("r", running)])
+    assert (found.sentence, found.changes) == (sentence, [change])
 
 
 def partial(least: int, running: str) -> Explanation:

@@ -16,7 +16,7 @@ from job_controller.times import later
 from queue_manager.api import messages, reasons
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling import cycle
-from queue_manager.scheduling.backfill import Backfilling
+from queue_manager.scheduling.backfill import Backfilling, is_in_quota_of_others
 from queue_manager.scheduling.cycle import (
     Admit,
     Outcome,
@@ -203,7 +203,7 @@ def retry_at_rest(
         withholding = {head.cluster_queue for head in queues.withholding_heads()}
         if backfills or withholding:
             around = state.relatives(each.cluster_queue)
-            moved = backfills and any(_may_delay_head(queues, name, each) for name in around)
+            moved = backfills and any(_may_delay_head(state, queues, name, each) for name in around)
             several = list(filter(state.has_several_flavors, around))
             queues.retry_at_rest(around if moved else several, kept_back_only=True)
             queues.retry_at_rest(name for name in around if name in withholding and _may_withhold_less(state, name))
@@ -215,14 +215,15 @@ def _may_withhold_less(state: SchedulerState, name: str) -> bool:
     return state.has_several_flavors(name) or state.queues[name].node.root.height > 1
 
 
-def _may_delay_head(queues: Queues, name: str, decided: Admit | Preempt) -> bool:
+def _may_delay_head(state: SchedulerState, queues: Queues, name: str, decided: Admit | Preempt) -> bool:
     """Whether this decision may have delayed the head of the ClusterQueue `name`, which has quota in common with it."""
     head = queues.waiting_head(name)
     if head is None:
         return False
     if name == decided.cluster_queue:
         return not queues.is_behind_head(decided.info, name)
-    return not decided.assignment.borrow or decided.info.rank < head.rank
+    queue, borrow = state.queues[decided.cluster_queue], decided.assignment.borrow
+    return is_in_quota_of_others(queue, borrow, state.queues[name]) or decided.info.rank < head.rank
 
 
 def heads(

@@ -7,12 +7,12 @@ quota at that time. Another Workload passes the head if it
 
     ends before the promised start, by its own declared maximum, or
     uses only quota that is left beside the head at that time, or
-    needs no more than the nominal quota of another ClusterQueue, or
+    needs no more than the quota of another ClusterQueue, or of a cohort to which the head's does not belong, or
     is in another ClusterQueue and fair sharing is on: then the shares decide between the two.
 
 The same holds for a Workload that has to preempt others first, so none is evicted for quota that is kept for a head.
-So a Workload that passes in its queue never moves the promised start back. A higher priority, and one in the nominal
-quota of another ClusterQueue, may; then those are tried again that were kept back, since they may end before that.
+So a Workload that passes in its queue never moves the promised start back. A higher priority, and one in the quota of
+others, may; then those are tried again that were kept back, since they may end before that.
 
 A running Workload without a declared maximum counts as running forever: if the head needs its quota, the promised
 start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that maximum once
@@ -34,7 +34,7 @@ from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.partial_admission import with_fewest_pods
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, smallest_subtree
 from queue_manager.scheduling.workload_info import Info
 
 NEVER = LATEST  # no start can be promised
@@ -179,7 +179,7 @@ def promise(
 def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now: datetime) -> bool:
     """Whether the admission of a Workload leaves the promised start of the head where it is."""
     queue, longest, assignment = candidate.queue, candidate.info.longest_run, candidate.assignment
-    if queue is not promised.queue and assignment.borrow == 0:
+    if is_in_quota_of_others(queue, assignment.borrow, promised.queue):
         return True
     if longest is not None and later(now, longest) <= promised.starts_by:
         return True
@@ -188,6 +188,14 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
     ended = {holding.uid: holding for holding in (*promised.ended, *candidate.victims)}
     with state.without(ended.values()), _added(promised.queue.node, promised.usage):
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
+
+
+def is_in_quota_of_others(queue: QueueState, borrow: int, head_queue: QueueState) -> bool:
+    """Whether a Workload with this borrow level stays within the quota of its ClusterQueue, or of a cohort around that,
+    to which the ClusterQueue of the head does not belong.
+    """
+    holds = smallest_subtree(queue.node, borrow)
+    return all(each is not holds for each in head_queue.node.path())
 
 
 def fit_together(state: SchedulerState, head: tuple[QueueState, Info], other: tuple[QueueState, Info]) -> bool:

@@ -7,7 +7,7 @@ from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
-from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, pending
+from tests.unit.queueing.builders import T0, at, cluster_queue, cohort, flavor, pending
 
 CPU = FlavorResource("default", "cpu")
 RULES = BackfillRules(head_age=at(60) - T0)
@@ -121,6 +121,20 @@ def test_another_cluster_queue_uses_its_nominal_quota_in_any_case(nominal, passe
         cluster_queue("a", quotas={"default": {"cpu": str(10 - int(nominal))}}, cohortName="both"),
         cluster_queue("b", quotas={"default": {"cpu": nominal}}, cohortName="both"),
     )
+    run(s, "r", 8, ends=100, queue="a")
+    one = waiting("small", 2, created=30)
+    (outcome,) = run_cycle(s, [("b", one)], at(60), Backfilling(RULES), {"a": WaitingHead(waiting("head", 10))})
+    assert isinstance(outcome, Admit) == passes
+
+
+@pytest.mark.parametrize(("apart", "passes"), [(True, True), (False, False)])
+def test_the_quota_of_a_cohort_is_not_kept_for_a_head_that_is_not_in_it(apart, passes):
+    """`b` uses the two cpus of its cohort, to which `a` belongs or not."""
+    s = state(
+        cluster_queue("a", quotas={"default": {"cpu": "8"}}, cohortName="all" if apart else "team"),
+        cluster_queue("b", quotas={"default": {"cpu": "0"}}, cohortName="team"),
+    )
+    s.set_cohort(cohort("team", "all", {"default": {"cpu": "2"}}))
     run(s, "r", 8, ends=100, queue="a")
     one = waiting("small", 2, created=30)
     (outcome,) = run_cycle(s, [("b", one)], at(60), Backfilling(RULES), {"a": WaitingHead(waiting("head", 10))})

@@ -2,8 +2,8 @@
 
     decided       the quota is reserved for the preemptor, its victims count as evicted, it waits (`Preempt`)
     evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events. A victim whose admission is
-                  not written yet is pending again without any write; one that no preemptor needs any more when its
-                  write begins runs on
+                  not written yet is pending again without any write. One that its preemptor does not need any more
+                  when its write begins is evicted for another preemptor that counts on it, or runs on
     the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written
     released      each victim that stops makes the preemptor eligible again; it is admitted when it fits
 
@@ -33,6 +33,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
+from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.victim_search import Victim
 
@@ -90,32 +91,21 @@ class Preemptions:
         self._reasons.report(info, wait, Cause.PREEMPTION if decision.victims else Cause.REASON)
 
     async def _evict(self, decision: Preempt, victim: Victim) -> None:
-        holding = victim.holding
-        workload, preemptor = self._workloads.by_uid(holding.uid), self._workloads.by_uid(decision.info.uid)
+        holding, state = victim.holding, self._quota_cache.state
+        workload = self._workloads.by_uid(holding.uid)
         if workload is None:
             return
-        state = self._quota_cache.state
-        message = messages.preempted(
-            decision.info.uid,
-            preemptor.job_uid if preemptor is not None else "",
-            victim.reason,
-            path(state, decision.cluster_queue),
-            path(state, holding.cluster_queue),
-        )
-        priorities = messages.preemption_priorities(decision.info.priority, holding.priority)
-        needed_by = messages.needed_by(
-            decision.cluster_queue, decision.info.priority, victim.reason, holding.cluster_queue
-        )
-        evicts = False
+        evicted_for: Reservation | None = None
 
         def preempt(draft: Draft) -> None:
-            nonlocal evicts
-            if not state.is_preempted(holding.uid):
+            nonlocal evicted_for
+            needed_by = state.needed_by(holding.uid, decision.info.uid)
+            if needed_by is None:
                 self._undo(victim)
                 return
             before = draft.status
-            transitions.preempt(draft, victim.reason, message, priorities, needed_by, self._pod_error(draft.original))
-            evicts = draft.status != before
+            self._preempt(draft, holding, needed_by)
+            evicted_for = needed_by if draft.status != before else None
 
         try:
             async with self._slots:
@@ -127,24 +117,42 @@ class Preemptions:
             delay = self._rejections.record(workload, error)
             asyncio.get_running_loop().call_later(delay, self._undo, victim)
             return
-        if evicts:
-            self._record(decision, victim, preemptor, priorities)
+        if evicted_for is not None:
+            self._record(holding, evicted_for)
+
+    def _preempt(self, draft: Draft, holding: Holding, needed_by: Reservation) -> None:
+        reason, preemptor = needed_by.victims[holding.uid], self._workloads.by_uid(needed_by.info.uid)
+        message = messages.preempted(
+            needed_by.info.uid,
+            preemptor.job_uid if preemptor is not None else "",
+            reason,
+            path(self._quota_cache.state, needed_by.cluster_queue),
+            path(self._quota_cache.state, holding.cluster_queue),
+        )
+        text = messages.needed_by(needed_by.cluster_queue, needed_by.info.priority, reason, holding.cluster_queue)
+        error = self._pod_error(draft.original)
+        transitions.preempt(draft, reason, message, _priorities(holding, needed_by), text, error)
 
     def _undo(self, victim: Victim) -> None:
         self._quota_cache.take_back_eviction(victim.holding.uid)
         self._quota_cache.requeue_inadmissible(self._quota_cache.state.relatives(victim.holding.cluster_queue))
 
-    def _record(self, decision: Preempt, victim: Victim, preemptor: Workload | None, priorities: str) -> None:
-        holding = victim.holding
-        labels = {"preempting_cluster_queue": decision.cluster_queue, "reason": victim.reason}
+    def _record(self, holding: Holding, needed_by: Reservation) -> None:
+        labels = {"preempting_cluster_queue": needed_by.cluster_queue, "reason": needed_by.victims[holding.uid]}
         self._runtime.metrics.inc(PREEMPTED_WORKLOADS, labels)
+        preemptor = self._workloads.by_uid(needed_by.info.uid)
         if preemptor is None:
             return
         # Users of the preemptor's namespace read this Event: it names no Workload of another namespace.
-        name = str(holding.key) if holding.key.namespace == decision.info.key.namespace else ""
+        name = str(holding.key) if holding.key.namespace == needed_by.info.key.namespace else ""
         text = messages.preempted_workload(name, holding.uid, holding.cluster_queue)
         recorder = self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT)
-        recorder.event(preemptor, "Normal", event_reasons.PREEMPTED_WORKLOAD, f"{text}; {priorities}")
+        text = f"{text}; {_priorities(holding, needed_by)}"
+        recorder.event(preemptor, "Normal", event_reasons.PREEMPTED_WORKLOAD, text)
+
+
+def _priorities(holding: Holding, needed_by: Reservation) -> str:
+    return messages.preemption_priorities(needed_by.info.priority, holding.priority)
 
 
 def path(state: SchedulerState, cluster_queue: str) -> str:

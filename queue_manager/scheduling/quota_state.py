@@ -325,9 +325,12 @@ class SchedulerState:
         if others:
             self.preempted.setdefault(uid, Counter()).update(others)
 
-    def is_preempted(self, uid: str) -> bool:
-        """Whether a preemptor waits for the end of this Workload."""
-        return any(uid in reservation.victims for reservation in self.reservations.values())
+    def needed_by(self, victim: str, decided_for: str) -> Reservation | None:
+        """What is kept for the preemptor that waits for the end of this Workload: the one for which that was decided,
+        else the first of the others; None if no preemptor waits for it. Both are uids.
+        """
+        waiting = (each for each in self.reservations.values() if victim in each.victims)
+        return min(waiting, key=lambda each: (each.info.uid != decided_for, each.turn), default=None)
 
     def end_reservation(self, uid: str) -> Reservation | None:
         """Remove and return the reservation of a preemptor that was admitted, refused, deleted or changed.

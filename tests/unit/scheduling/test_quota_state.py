@@ -5,7 +5,7 @@ import pytest
 
 from job_controller.model import Key
 from queue_manager.api.types import AdmissionCheck, ClusterQueue
-from queue_manager.scheduling.holdings import Holding, holding_of
+from queue_manager.scheduling.holdings import Holding, Reservation, holding_of
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import info
@@ -235,3 +235,18 @@ def test_a_queue_that_admits_nothing_lends_its_quota_as_before(spec):
     s = state(cluster_queue("a", cohortName="all"), cluster_queue("b", cohortName="all", **spec))
     assert s.inactive("b") is not None
     assert s.queues["a"].node.potential(CPU) == 4000
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [((), "low"), (("low",), "high"), (("low", "high"), "middle"), (("low", "high", "middle"), None)],
+)
+def test_a_victim_is_needed_by_its_preemptor_or_else_by_another_one(ended, found):
+    s = SchedulerState()
+    for name, priority in [("low", 1), ("middle", 2), ("high", 3), ("other", 4)]:
+        victims = {"uid-other-victim" if name == "other" else "uid-victim": "InClusterQueue"}
+        s.reserve(Reservation(pending(name, priority=priority), "cq", {}, 0, victims))
+    for name in ended:
+        s.end_reservation(f"uid-{name}")
+    needed_by = s.needed_by("uid-victim", "uid-low")
+    assert (needed_by.info.uid if needed_by else None) == (f"uid-{found}" if found else None)

@@ -137,7 +137,8 @@ class PodSetResult:
     attempts: list[FlavorAttempt] = field(default_factory=list)
     chosen: list[FlavorAttempt] = field(default_factory=list)  # one for each resource group
     unfit: list[FlavorAttempt] | None = None  # the flavors of the first resource group that has none for it
-    following: dict[GroupKey, int] = field(default_factory=dict)  # the flavor after the chosen one; 0: it is the last
+    # Index of the flavor after the one that it could use; 0: that is the last, or there is no such flavor.
+    following: dict[GroupKey, int] = field(default_factory=dict)
 
     def blame(self, mode: Mode, reason: str, texts: Sequence[str]) -> None:
         """Lower the mode, and replace the reason by a more severe one."""
@@ -191,8 +192,8 @@ class Assignment:
 
     @property
     def following(self) -> Mapping[GroupKey, int]:
-        """The index of the flavor after the chosen one, of pod sets that have flavors; {} if each has the last one.
-        Kueue: LastAssignment
+        """The index of the flavor after the one that a pod set could use; {} if it is the last of each. Pod sets that
+        could use none begin again. Kueue: LastAssignment
         """
         found = {at: index for p in self.pod_sets if p.mode is not Mode.NO_FIT for at, index in p.following.items()}
         return found if any(found.values()) else {}
@@ -328,7 +329,8 @@ class _Assigner:
                 break
         else:
             best = _best(self._queue.flavor_fungibility, tried)
-        result.following[at] = (start + tried.index(best) + 1) % len(group.flavors)
+        is_usable = best.mode >= Mode.PREEMPT
+        result.following[at] = (start + tried.index(best) + 1) % len(group.flavors) if is_usable else 0
         result.attempts += tried
         if best.mode < Mode.PREEMPT and result.unfit is None:
             result.unfit = tried

@@ -108,7 +108,7 @@ def choose(w, planned, head, index, requests, usage, lost, starts, stops) -> dic
 
 
 def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tuple[dict[Choice, Way] | None, int]:
-    """The best flavor, and its number, counted from 1."""
+    """The best flavor, and its number, counted from 1; the last number if it cannot be used."""
     policies = w.nodes[head.queue].policies
     best, best_way, best_number = None, Way(NO_FIT, 0), 0
     for number, flavor in enumerate(flavors, 1):
@@ -131,7 +131,7 @@ def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tu
             return ways, number
         if preference(policies, worst) > preference(policies, best_way):
             best, best_way, best_number = ways, worst, number
-    return best, best_number
+    return best, best_number if best_way.mode >= PREEMPT else len(flavors)
 
 
 def preference(policies: Policies, way: Way) -> tuple:

@@ -335,6 +335,15 @@ def test_a_pod_set_without_quota_does_not_hide_that_the_next_one_exceeds_it():
     assert "previously considered podsets requests (2) + current podset request (4)" in refused.message
 
 
+def test_the_pod_set_for_which_another_one_moves_begins_from_the_first_flavor():
+    """While pod set a has what is free of f1, no flavor is free for b; then b takes f1."""
+    s = labelled_flavors()
+    run(s, "runs", usage={("f1", "cpu"): 1000})
+    outcome = try_one(s, two_pod_sets("1", "1", "f1"))
+    assert isinstance(outcome, Admit)
+    assert [p.flavors["cpu"] for p in outcome.assignment.pod_sets] == ["f2", "f1"]
+
+
 @pytest.mark.parametrize("policy", ["MayStopSearch", "TryNextFlavor"])
 def test_a_pod_set_moves_to_a_later_flavor_though_all_were_tried(policy):
     """In each flavor it would borrow, so with TryNextFlavor all are tried, and the first is the best."""

@@ -99,13 +99,14 @@ class Preemptions:
 
         def preempt(draft: Draft) -> None:
             nonlocal evicted_for
-            needed_by = state.needed_by(holding.uid, decision.info.uid)
+            evicted_for, needed_by = None, state.needed_by(holding.uid, decision.info.uid)
             if needed_by is None:
                 self._undo(victim)
                 return
             before = draft.status
             self._preempt(draft, holding, needed_by)
-            evicted_for = needed_by if draft.status != before else None
+            if draft.status != before:
+                evicted_for = needed_by
 
         try:
             async with self._slots:

@@ -18,7 +18,6 @@ import msgspec
 from job_controller.model import Job, Key
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.admission_evidence import Evidence
-from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.dominant_reason import dominant
@@ -36,7 +35,7 @@ from queue_manager.visibility.job_states import JobState, explain_state, lost_qu
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preemptor
 from queue_manager.visibility.reason_with_sentence import Finding
-from queue_manager.visibility.released_quota_times import ANOTHERS_JOB, ExpectedRelease, release_of
+from queue_manager.visibility.released_quota_times import ANOTHERS_JOB, ExpectedRelease, promised_start, release_of
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
 
@@ -138,7 +137,7 @@ def _explanation(case: Case, found: Finding) -> Explanation:
         changes=[change for change in found.changes if change],
         next_command=found.command,
         kept_for_it=judgement is not None and judgement.promise is not None,
-        starts_by=_starts_by(judgement, case.now),
+        starts_by=promised_start(judgement, case.now) if judgement is not None else None,
         not_seen=list(around.not_seen) if found.reason else [],
         deadlines=_end_of_protection(judgement),
         preempted_for=victim,
@@ -172,13 +171,6 @@ def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
     evidence = judgement.evidence if judgement is not None else None
     at = evidence.ways.protected_until if evidence is not None else None
     return [Prediction(at=at, what="the first minimum runtime ends")] if at is not None else []
-
-
-def _starts_by(judgement: Judgement | None, now: datetime) -> datetime | None:
-    """The latest start that backfilling promises. None if unknown: a Workload that is being stopped, or runs for
-    longer than declared, has no known end."""
-    promised = judgement.promise if judgement is not None else None
-    return promised.starts_by if promised is not None and now < promised.starts_by < NEVER else None
 
 
 def _position(judgement: Judgement | None, around: Surroundings) -> Position | None:

@@ -49,7 +49,7 @@ def release_of(
     """
     if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.head is not None:
         return None
-    if found.promise is not None and now < found.promise.starts_by < NEVER:
+    if promised_start(found, now) is not None:
         return None
     if found.release is None:
         if found.kept_for is None:
@@ -62,3 +62,11 @@ def release_of(
     last = found.release.ended[-1].key
     name = jobs.get(last, str(last)) if may_name(last.namespace) else ANOTHERS_JOB
     return ExpectedRelease(found.release.starts_by, f"when {name} has to end, {TAKEN}")
+
+
+def promised_start(found: Judgement, now: datetime) -> datetime | None:
+    """The latest start that backfilling promises; None if it is unknown: a Workload that is being stopped, or runs for
+    longer than declared, has no known end, and the first of a StrictFIFO ClusterQueue withholds quota.
+    """
+    promised = found.promise if not found.beside else None
+    return promised.starts_by if promised is not None and now < promised.starts_by < NEVER else None

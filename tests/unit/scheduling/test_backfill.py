@@ -10,6 +10,7 @@ from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import T0, at, cluster_queue, cohort, flavor, pending
 
 CPU = FlavorResource("default", "cpu")
+ANY = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Any"}
 RULES = BackfillRules(head_age=at(60) - T0)
 
 
@@ -164,6 +165,21 @@ def test_nothing_is_preempted_for_quota_that_is_kept_for_a_head(lasts, passes):
     run(s, "lower", 5, ends=90, priority=-1)
     one = waiting("small", 2, created=30, lasts=lasts)
     (outcome,) = run_cycle(s, [("cq", one)], at(60), Backfilling(RULES), {"cq": WaitingHead(waiting("head", 10))})
+    assert isinstance(outcome, Preempt) == passes
+
+
+@pytest.mark.parametrize(("priority", "passes"), [(1, True), (2, False)])
+def test_a_victim_that_would_start_again_before_the_head_is_not_preempted(priority, passes):
+    """Beside the head two cpus are left when `borrows` has ended. If that is stopped first, it ends later."""
+    s = state(
+        cluster_queue("lender", quotas={"default": {"cpu": "4"}}, preemption=ANY, cohortName="both"),
+        cluster_queue("borrower", quotas={"default": {"cpu": "4"}}, cohortName="both"),
+    )
+    run(s, "lent", 2, queue="lender", ends=100)
+    run(s, "borrows", 6, queue="borrower", ends=100, priority=priority, queued_at=T0)
+    head = waiting("head", 6, created=10, priority=2)
+    one = waiting("small", 2, created=30)
+    (outcome,) = run_cycle(s, [("lender", one)], at(70), Backfilling(RULES), {"lender": WaitingHead(head)})
     assert isinstance(outcome, Preempt) == passes
 
 

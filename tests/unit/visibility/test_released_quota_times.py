@@ -13,7 +13,8 @@ import pytest
 from queue_manager.api.types import Preemption, Workload
 from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.scheduling.backfill import BackfillRules, Promise
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.visibility.pending_sentences import ANOTHERS, PROTECTION_ENDS
 from queue_manager.visibility.released_quota_times import (
     KEPT,
@@ -22,8 +23,10 @@ from queue_manager.visibility.released_quota_times import (
     STOPPING,
     TAKEN,
     UNDECLARED,
+    promised_start,
 )
-from queue_manager.visibility.scheduler_judgement import ClusterObjects
+from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
+from tests.unit.queueing.builders import pending
 from tests.unit.visibility.build import admitted, at, cluster_queue, flavor, job, local_queue, workload
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
 
@@ -343,3 +346,18 @@ def test_of_several_strict_queues_the_one_is_named_that_keeps_the_quota() -> Non
     locals_ = [*shared.local_queues, local_queue("t", cluster_queue="third")]
     objects = replace(shared, cluster_queues=[lends, *strict], local_queues=locals_)
     assert "kept for default/head, the first" in explained(job(), waits, above=lends, objects=objects).sentence
+
+
+@pytest.mark.parametrize(
+    ("beside", "seconds", "start"),
+    [("", 100, 900), ("other", 100, None), ("", 900, None)],
+    ids=["", "withheld", "late"],
+)
+def test_no_start_is_promised_where_the_first_of_a_strict_queue_withholds_quota(
+    beside: str, seconds: float, start: int | None
+) -> None:
+    state = SchedulerState()
+    state.set_queue(CQ)
+    promise = Promise(pending("head"), state.queues["cq"], at(900), {}, ())
+    found = Judgement("WaitingForQuota", "", "cq", promise=promise, beside=beside)
+    assert promised_start(found, at(seconds)) == (at(start) if start is not None else None)

@@ -181,16 +181,15 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
     queue, longest, assignment = candidate.queue, candidate.info.longest_run, candidate.assignment
     if is_in_quota_of_others(queue, assignment.borrow, promised.queue):
         return True
-    running = (holding for holding in candidate.victims if not holding.evicted)
-    first = {holding.uid for holding in running if _is_ordered_before(holding, promised.head)}
+    stopped = (holding for holding in candidate.victims if not holding.evicted)
+    first = {holding.uid for holding in stopped if holding.rank < promised.head.rank}
     if any(holding.uid in first for holding in promised.ended):
         return False  # such a victim starts again before the head, and ends later than it would have
     if longest is not None and later(now, longest) <= promised.starts_by:
         return True
     if promised.starts_by is NEVER:
         return False
-    ended = {holding.uid: holding for holding in (*promised.ended, *candidate.victims)}
-    ended = {uid: holding for uid, holding in ended.items() if uid not in first}
+    ended = {holding.uid: holding for holding in (*promised.ended, *candidate.victims) if holding.uid not in first}
     with state.without(ended.values()), _added(promised.queue.node, promised.usage):
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
 
@@ -246,11 +245,6 @@ def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:
     """Yield the holdings of all Workloads that share quota with this ClusterQueue."""
     for name in state.relatives(queue.name):
         yield from state.queues[name].holdings.values()
-
-
-def _is_ordered_before(holding: Holding, head: Info) -> bool:
-    """Whether a Workload that is preempted is tried before the head then."""
-    return (-holding.priority, int(holding.queued_at.timestamp()), holding.arrival, holding.uid) < head.rank
 
 
 def _end(holding: Holding, now: datetime) -> datetime:

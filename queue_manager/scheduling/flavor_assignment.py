@@ -63,20 +63,6 @@ class AvailableQuota(Protocol):
         ...
 
 
-class UnusedQuota(NamedTuple):
-    """The quota available to a ClusterQueue if nothing ran. Implements `AvailableQuota`."""
-
-    node: QuotaNode
-
-    def free(self, fr: FlavorResource) -> int:
-        """The most that the ClusterQueue can ever use."""
-        return self.node.potential(fr)
-
-    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
-        """Nothing runs that could be preempted."""
-        return Mode.NO_CANDIDATES, self.node.borrow_level(fr, value)
-
-
 # Reasons of a flavor that does not fit, from mild to severe.
 SEVERITY = {
     reason: i

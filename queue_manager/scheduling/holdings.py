@@ -58,6 +58,11 @@ class Holding(NamedTuple):
         reserved, queued = int(self.reserved_at.timestamp()), int(self.queued_at.timestamp())
         return not self.evicted, self.priority, -reserved, -queued, -self.arrival, self.uid
 
+    @property
+    def rank(self) -> Rank:
+        """The place of the Workload in its queue when it has been stopped for a preemption."""
+        return Rank(-self.priority, int(self.queued_at.timestamp()), self.arrival, self.uid)
+
     def is_protected(self, now: datetime) -> bool:
         """Whether the minimum runtime forbids a preemption at `now`; False for a Workload that is being stopped."""
         return self.protected_until is not None and now < self.protected_until and not self.evicted

@@ -30,7 +30,6 @@ from queue_manager.scheduling.flavor_assignment import (
     Choice,
     GroupKey,
     Mode,
-    UnusedQuota,
     assign,
 )
 from queue_manager.scheduling.holdings import Reservation
@@ -38,7 +37,7 @@ from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, NO_VICTIMS, Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.victim_search import FindVictims, Victim, level_without, prospect
 from queue_manager.scheduling.workload_info import Info
 
@@ -133,6 +132,20 @@ def preemptor_of(
     return Preemptor(info, queue, usage, needs, planned.victims.keys(), before, planned.claimed)
 
 
+class _UnusedQuota(NamedTuple):
+    """The quota available to a ClusterQueue if nothing ran. Implements `AvailableQuota`."""
+
+    node: QuotaNode
+
+    def free(self, fr: FlavorResource) -> int:
+        """The most that the ClusterQueue can ever use."""
+        return self.node.potential(fr)
+
+    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
+        """Nothing runs that could be preempted."""
+        return Mode.NO_CANDIDATES, self.node.borrow_level(fr, value)
+
+
 @dataclass(slots=True)
 class _Judgement:
     """Judges one head with one number of pods. Implements `AvailableQuota` for its flavor assignment."""
@@ -182,7 +195,7 @@ class _Judgement:
         return found if found.is_possible else best
 
     def _with_unused_quota(self, starts: Mapping[GroupKey, int]) -> Nomination:
-        return Nomination(self._assign(UnusedQuota(self.queue.node), frozenset(), starts))
+        return Nomination(self._assign(_UnusedQuota(self.queue.node), frozenset(), starts))
 
     def _with_flavors_from(self, starts: Mapping[GroupKey, int]) -> Nomination:
         lost: frozenset[Choice] = frozenset()

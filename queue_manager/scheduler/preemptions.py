@@ -16,7 +16,8 @@ BEHAVIOUR.md#q49-carrying-out-a-preemption.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from queue_manager.api import event_reasons, messages
 from queue_manager.api.api_resources import WORKLOADS
@@ -33,9 +34,11 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
-from queue_manager.scheduling.holdings import Holding, Reservation
+from queue_manager.scheduling.holdings import Holding, Reservation, reserves_quota
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.victim_search import Victim
+
+T = TypeVar("T")
 
 CONCURRENT_EVICTIONS = 8
 PREEMPTED_WORKLOADS = "kueue_preempted_workloads_total"
@@ -62,7 +65,8 @@ class Preemptions:
         self._pod_error = pod_error
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._slots = asyncio.Semaphore(CONCURRENT_EVICTIONS)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._evictions: dict[str, asyncio.Task[str]] = {}  # under way, by uid of the victim
 
     def close(self) -> None:
         """Stop starting writes."""
@@ -71,17 +75,28 @@ class Preemptions:
 
     def preempt(self, decision: Preempt) -> None:
         """Assume the evictions, keep the quota for the preemptor, and start the writes."""
-        running = await_victims(self._quota_cache.state, self._quota_cache.queues, decision)
-        task = asyncio.get_running_loop().create_task(self._carry_out(decision, running))
+        for victim in await_victims(self._quota_cache.state, self._quota_cache.queues, decision):
+            self._evictions[victim.holding.uid] = self._start(self._evict(decision, victim))
+        self._start(self._report(decision))
+
+    def _start(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _carry_out(self, decision: Preempt, victims: Iterable[Victim]) -> None:
-        """Evict the victims, then write to the preemptor that it waits for them."""
-        await asyncio.gather(*(self._evict(decision, victim) for victim in victims))
+    async def _report(self, decision: Preempt) -> None:
+        """Write to the preemptor that it waits for its victims, once all their evictions are written.
+
+        Nothing is written if all of them have released their quota by then: the next cycle decides.
+        """
         info, state = decision.info, self._quota_cache.state
-        if decision.victims and not any(victim.holding.uid in state.holdings for victim in decision.victims):
-            return  # all have released their quota already: the next cycle decides
+        victims = {victim.holding.uid for victim in decision.victims}
+        evictions = [self._evictions[uid] for uid in victims & self._evictions.keys()]
+        await asyncio.gather(*evictions)
+        released = {task.result() for task in evictions}
+        if victims and not victims & state.holdings.keys() - released:
+            return
 
         def wait(draft: Draft) -> None:
             if waits(draft.workload) and info.uid in state.reservations:
@@ -90,11 +105,20 @@ class Preemptions:
         # Of one that has victims, not an explanation only: after a restart it is tried first because of this reason.
         self._reasons.report(info, wait, Cause.PREEMPTION if decision.victims else Cause.REASON)
 
-    async def _evict(self, decision: Preempt, victim: Victim) -> None:
+    async def _evict(self, decision: Preempt, victim: Victim) -> str:
+        """Evict one victim. Return its uid if it holds no quota any more, which the cache may not show yet; else ""."""
+        try:
+            latest = await self._write_eviction(decision, victim)
+        finally:
+            self._evictions.pop(victim.holding.uid, None)
+        return victim.holding.uid if latest is not None and not reserves_quota(latest) else ""
+
+    async def _write_eviction(self, decision: Preempt, victim: Victim) -> Workload | None:
+        """Return the Workload after the write; None if nothing was written."""
         holding, state = victim.holding, self._quota_cache.state
         workload = self._workloads.by_uid(holding.uid)
         if workload is None:
-            return
+            return None
         evicted_for: Reservation | None = None
 
         def preempt(draft: Draft) -> None:
@@ -110,16 +134,19 @@ class Preemptions:
 
         try:
             async with self._slots:
-                await self._writer.write(workload, preempt, event_reasons.SCHEDULER_COMPONENT, Cause.PREEMPTION)
+                component = event_reasons.SCHEDULER_COMPONENT
+                latest = await self._writer.write(workload, preempt, component, Cause.PREEMPTION)
         except Gone:
-            return
+            return None
         except Exception as error:
             report(error, "a preemption could not be written", decision.info)
+            state.take_back_reclaim(decision.info.uid, holding.uid)
             delay = self._rejections.record(workload, error)
             asyncio.get_running_loop().call_later(delay, self._undo, victim)
-            return
+            return None
         if evicted_for is not None:
             self._record(holding, evicted_for)
+        return latest
 
     def _preempt(self, draft: Draft, holding: Holding, needed_by: Reservation) -> None:
         reason, preemptor = needed_by.victims[holding.uid], self._workloads.by_uid(needed_by.info.uid)

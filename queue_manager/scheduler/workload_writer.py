@@ -124,6 +124,14 @@ class WorkloadWriter:
         self._queue.add(key, self._loop.time(), explains=write.cause.explains)
         self._start_writes()
 
+    def _put_back(self, key: Key, write: _PendingWrite) -> None:
+        """Queue an explanation again, unless a newer one has replaced it.
+
+        It was taken early to share a write with an urgent transition, which then had nothing to write.
+        """
+        if all(each.slot != write.slot for each in self._pending.get(key, ())):
+            self._add(key, write)
+
     def _remove(self, key: Key, slot: str) -> None:
         kept = [write for write in self._pending.get(key, ()) if write.slot != slot]
         if kept:
@@ -161,7 +169,8 @@ class WorkloadWriter:
             for _ in range(2):  # let controllers that react to the same change add their transitions
                 await asyncio.sleep(0)
             # Explanations come last: what the others write can make them untrue, and then they have no Event either.
-            writes = sorted(self._pending.pop(key, []), key=lambda write: bool(write.slot))
+            writes = sorted(self._pending.pop(key, []), key=lambda write: (bool(write.slot), write.cause.explains))
+            self._queue.begin(key)
             CURRENT.set(join(write.follows for write in sorted(writes, key=lambda write: write.cause.place)))
             try:
                 await self._write(key, writes)
@@ -185,11 +194,15 @@ class WorkloadWriter:
             if not writes or current is None:
                 return
             drafts, latest = [], current
+            pointless = any(not write.cause.explains for write in writes)  # until an urgent one changes something
             for write in writes:
+                if pointless and write.cause.explains:
+                    self._put_back(key, write)
+                    continue
                 draft = Draft(latest, self._runtime.clock.now())
                 write.transition(draft)
                 drafts.append((write, draft))
-                latest = draft.workload
+                latest, pointless = draft.workload, pointless and not draft.changed
             total = Draft(current, self._runtime.clock.now())
             total.status = latest.status
             if total.changed:

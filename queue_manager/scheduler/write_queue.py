@@ -5,11 +5,17 @@ Two kinds of writes compete for the API server, which is the slowest part of an 
     urgent       an admission, an eviction, a released quota, a step of the life cycle: work can run because of it
     explaining   why a Workload is pending, and which pods are expected: only readers wait for it
 
-Urgent writes go first, in order of arrival. Explaining ones use the slots that are left, at most EXPLAINING_SLOTS, at a
-steady pace: EXPLANATIONS_PER_SECOND, fewer beside urgent writes, or as many as are needed to write the oldest within
-`period` seconds, BUSY_PERIODS times that beside urgent writes. So a burst of arrivals is admitted before it is
-explained, most explanations are dropped because their Workload has been admitted meanwhile, and none waits forever:
-one in FAIR_TURN writes is an explanation that is older than that.
+Urgent writes go first, in order of arrival. Explaining ones take what is left, at a steady pace:
+
+    at most EXPLANATIONS_PER_SECOND, or as many as are needed to write the oldest within `period` seconds
+    each urgent write takes the place of one of these, so it postpones the next explanation by a pause, to
+    MOST_POSTPONED_SECONDS from now at most: beside EXPLANATIONS_PER_SECOND urgent writes no explanation is written
+    none while BUSY_WRITES urgent writes are queued or under way, however slow the API server is
+    at most EXPLAINING_SLOTS at a time
+    beside urgent writes without end, one in FAIR_TURN writes is an explanation older than BUSY_PERIODS periods
+
+So a burst of arrivals is admitted before it is explained, most explanations are dropped because their Workload has been
+admitted meanwhile, and none waits forever.
 
 A Workload is written by one task at a time. Added while it is written, it is queued again afterwards; an urgent
 addition makes a queued explanation urgent, since one patch carries both. BEHAVIOUR.md#q39-status-writes.
@@ -24,7 +30,7 @@ from job_controller.model import Key
 SLOTS = 50  # concurrent writes
 EXPLAINING_SLOTS = 10  # of them
 EXPLANATIONS_PER_SECOND = 20.0
-BUSY_EXPLANATIONS_PER_SECOND = 1.0  # beside BUSY_WRITES or more urgent writes: they cost the API server as much
+MOST_POSTPONED_SECONDS = 1.0
 BUSY_WRITES = 4
 BUSY_PERIODS = 10
 BURST = 20  # explanations without a pause, after as many as that were not needed
@@ -55,7 +61,7 @@ class WriteQueue:
 
     @property
     def is_busy(self) -> bool:
-        """Whether urgent writes wait for the API server: each explanation would delay them."""
+        """Whether so many urgent writes wait for the API server that an explanation would delay them."""
         return self.urgent >= BUSY_WRITES
 
     def add(self, key: Key, now: float, *, explains: bool) -> None:
@@ -73,7 +79,7 @@ class WriteQueue:
         self._explaining.pop(key, None)
 
     def take(self, now: float) -> Key | None:
-        """The next key to write, to be followed by `done`; None if none may be written now."""
+        """The next key to write, to be followed by `begin` and `done`; None if none may be written now."""
         if len(self._writing) >= SLOTS:
             return None
         explains = self._takes_explanation(now)
@@ -82,9 +88,13 @@ class WriteQueue:
         key, _ = (self._explaining if explains else self._urgent).popitem(last=False)
         self._taken += 1
         self._writing[key] = explains
-        if explains:
-            self._next_explanation = self._start_of_pace(now) + self._pause(now)
+        pause = self._pause(now) if explains else 1 / EXPLANATIONS_PER_SECOND
+        self._next_explanation = min(self._start_of_pace(now) + pause, now + MOST_POSTPONED_SECONDS)
         return key
+
+    def begin(self, key: Key) -> None:
+        """Record that the write of a key that was taken begins: it includes what was added since."""
+        self._added.pop(key, None)
 
     def done(self, key: Key, now: float) -> None:
         """Record that the write of the key has ended; queue the key again if it was added meanwhile."""
@@ -95,34 +105,39 @@ class WriteQueue:
 
     def wake_at(self, now: float) -> float | None:
         """When `take` may return an explanation for which only the pace is missing; None: not before a change."""
-        if not self._explaining or len(self._writing) >= SLOTS or self._explaining_slots_used() >= EXPLAINING_SLOTS:
+        if not self._has_explanation or len(self._writing) >= SLOTS or self.is_busy:
             return None
         return max(now, self._next_explanation)
 
+    @property
+    def _has_explanation(self) -> bool:
+        """Whether an explanation is queued that may have a slot."""
+        return bool(self._explaining) and self._explaining_slots_used() < EXPLAINING_SLOTS
+
     def _takes_explanation(self, now: float) -> bool:
-        if not self._explaining or self._explaining_slots_used() >= EXPLAINING_SLOTS:
+        if not self._has_explanation:
             return False
-        if self.period > 0 and now < self._next_explanation:
-            return False
-        return not self._urgent or (self._taken % FAIR_TURN == 0 and now >= self._deadline())
+        if self._taken % FAIR_TURN == 0 and now >= self._oldest() + self.period * BUSY_PERIODS:
+            return True
+        return not self._urgent and (self.period <= 0 or (not self.is_busy and now >= self._next_explanation))
 
     def _explaining_slots_used(self) -> int:
         return sum(self._writing.values())
 
-    def _deadline(self) -> float:
-        """The time by which the oldest explanation should be written."""
-        return next(iter(self._explaining.values())) + self.period * (BUSY_PERIODS if self.is_busy else 1)
+    def _oldest(self) -> float:
+        """Since when the oldest explanation has been queued."""
+        return next(iter(self._explaining.values()))
 
     def _start_of_pace(self, now: float) -> float:
         """Return the time at which the next pause begins.
 
-        It lies in the past if no explanation was written for a while, so that up to BURST follow without pauses.
+        It lies in the past if nothing was written for a while, so that up to BURST explanations follow without pauses.
         """
         return max(self._next_explanation, now - BURST / EXPLANATIONS_PER_SECOND)
 
     def _pause(self, now: float) -> float:
         """Seconds between two explanations."""
-        usual = 1 / (BUSY_EXPLANATIONS_PER_SECOND if self.is_busy else EXPLANATIONS_PER_SECOND)
+        usual = 1 / EXPLANATIONS_PER_SECOND
         if not self._explaining:
             return usual
-        return min(usual, max(0.0, self._deadline() - now) / len(self._explaining))
+        return min(usual, max(0.0, self._oldest() + self.period - now) / len(self._explaining))

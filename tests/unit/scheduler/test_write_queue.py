@@ -8,12 +8,12 @@ from job_controller.model import Key
 from queue_manager.scheduler.pending_reasons import next_turn
 from queue_manager.scheduler.write_queue import (
     BURST,
-    BUSY_EXPLANATIONS_PER_SECOND,
     BUSY_PERIODS,
     BUSY_WRITES,
     EXPLAINING_SLOTS,
     EXPLANATIONS_PER_SECOND,
     FAIR_TURN,
+    MOST_POSTPONED_SECONDS,
     SLOTS,
     WriteQueue,
 )
@@ -47,7 +47,7 @@ def test_an_explanation_becomes_urgent_when_its_workload_is_admitted() -> None:
     queue.add(key(0), 0.0, explains=True)
     queue.add(key(1), 0.0, explains=True)
     queue.add(key(1), 0.0, explains=False)
-    assert taken(queue) == ["w1", "w0"]
+    assert taken(queue, 10.0) == ["w1", "w0"]
 
 
 def test_urgent_writes_keep_the_order_of_their_arrival() -> None:
@@ -80,6 +80,16 @@ def test_urgent_keys_count_until_they_are_written_and_explanations_do_not() -> N
     assert queue.urgent == SLOTS + 4
 
 
+def test_what_is_added_before_a_write_begins_goes_with_it() -> None:
+    queue = WriteQueue(PERIOD)
+    queue.add(key(0), 0.0, explains=False)
+    queue.take(0.0)
+    queue.add(key(0), 0.0, explains=False)
+    queue.begin(key(0))
+    queue.done(key(0), 0.0)
+    assert taken(queue) == []
+
+
 def test_a_withdrawn_explanation_is_not_written() -> None:
     queue = WriteQueue(PERIOD)
     queue.add(key(0), 0.0, explains=True)
@@ -108,20 +118,37 @@ def test_explanations_have_a_pace_after_a_first_burst() -> None:
     assert len(taken(queue, 101.0)) == pytest.approx(EXPLANATIONS_PER_SECOND, abs=1)
 
 
-@pytest.mark.parametrize(
-    ("urgent", "per_second"),
-    [(BUSY_WRITES - 1, EXPLANATIONS_PER_SECOND), (BUSY_WRITES, BUSY_EXPLANATIONS_PER_SECOND)],
-)
-def test_explanations_are_fewer_beside_urgent_writes(urgent: int, per_second: float) -> None:
+@pytest.mark.parametrize(("unanswered", "written"), [(BUSY_WRITES - 1, 5 * EXPLANATIONS_PER_SECOND), (BUSY_WRITES, 0)])
+def test_no_explanation_is_written_while_urgent_writes_wait_for_an_answer(unanswered: int, written: float) -> None:
     queue = WriteQueue(PERIOD)
-    for number in range(urgent):
+    for number in range(unanswered):
         queue.add(key(number), 0.0, explains=False)
         queue.take(0.0)
-    for number in range(100, 200):
+    for number in range(100, 300):
         queue.add(key(number), 0.0, explains=True)
     taken(queue, 0.0)
-    written = sum(len(taken(queue, tenth / 10)) for tenth in range(1, 51))
-    assert written == pytest.approx(5 * per_second, abs=1)
+    assert sum(len(taken(queue, tenth / 10)) for tenth in range(1, 51)) == pytest.approx(written, abs=2)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0, 2.0])
+def test_urgent_writes_take_the_place_of_explanations(share: float) -> None:
+    """`share`: urgent writes of those per second beside which no explanation is written."""
+    queue, period = WriteQueue(PERIOD), 1000 * PERIOD  # so long that no explanation is overdue
+    queue.period = period
+    for number in range(2000):
+        queue.add(key(number), 0.0, explains=True)
+    taken(queue, 0.0)
+    urgent, written, added = 0.0, 0, 0
+    for tick in range(1, 1001):  # ten seconds
+        urgent += share * EXPLANATIONS_PER_SECOND / 100
+        while added < int(urgent):
+            queue.add(Key("ns", f"urgent-{added}"), tick / 100, explains=False)
+            added += 1
+        written += sum(not name.startswith("urgent") for name in taken(queue, tick / 100))
+    left = 10 * EXPLANATIONS_PER_SECOND * max(0.0, 1 - share)
+    assert written == pytest.approx(left, abs=BURST)
+    later = [name for tick in range(150) for name in taken(queue, 10 + MOST_POSTPONED_SECONDS + tick / 100)]
+    assert later  # soon after the last urgent write
 
 
 @pytest.mark.parametrize("count", [10, 1_000, 15_000])

@@ -142,6 +142,7 @@ class Attempt(Record):
     pod_cause: str = ""  # why the pods were not ready
     retry_at: datetime | None = None
     ran_seconds: int | None = None  # with quota, until its Job had stopped
+    preemptor: str = ""  # UID of the Workload for which it was preempted
 
 
 class RequeueHistory(Record):

@@ -3,12 +3,14 @@
 Conditions keep only the newest transition, and Events expire after an hour; this keeps the last ten attempts as long
 as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
 in which they became ready resets that. It keeps why the pods of a failed Job failed, because the pods may be deleted.
-And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. See
-BEHAVIOUR.md#q40-requeue-history.
+And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. After a restart it
+shows how often a Workload has preempted which others. BEHAVIOUR.md#q40-requeue-history.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 
 import msgspec
@@ -21,10 +23,18 @@ from queue_manager.lifecycle.status_draft import Draft
 MAX_ATTEMPTS = 10  # kept per Workload
 
 
-def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = None, pod_cause: str = "") -> None:
+def record(
+    draft: Draft,
+    reason: str,
+    cause: str,
+    retry_at: datetime | None = None,
+    pod_cause: str = "",
+    preemptor: str = "",
+) -> None:
     """Append the attempt that ends now, if Admitted is True. Call it before the conditions are reset.
 
-    `pod_cause`: why its pods were not ready. The eviction deletes them, and with them their status.
+    `pod_cause`: why its pods were not ready. The eviction deletes them, and with them their status. `preemptor`: the
+    UID of the Workload for which it ends.
     """
     admitted = draft.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
@@ -38,6 +48,7 @@ def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = No
         cause=cause,
         pod_cause=pod_cause,
         retry_at=retry_at,
+        preemptor=preemptor,
     )
     attempts = (*known.attempts, attempt)[-MAX_ATTEMPTS:]
     draft.put(requeue_history=msgspec.structs.replace(known, since=since, attempts=attempts, pod_cause=""))
@@ -47,6 +58,34 @@ def record_failure(draft: Draft, pod_cause: str) -> None:
     """Store why the pods of a failed Job failed, since a drain or a cleanup may delete them."""
     known = draft.status.requeue_history or RequeueHistory()
     draft.put(requeue_history=msgspec.structs.replace(known, pod_cause=pod_cause))
+
+
+def preemptions(workloads: Collection[Workload]) -> dict[str, Counter[str]]:
+    """How often each of these Workloads has preempted which others of no lower priority, as their attempts record it.
+
+    By UIDs. Counted are preemptions since the preemptor was last stopped for another reason than a preemption.
+    """
+    by_uid = {workload.metadata.uid: workload for workload in workloads}
+    found: dict[str, Counter[str]] = {}
+    for uid, victim in by_uid.items():
+        for attempt in _attempts(victim):
+            preemptor = by_uid.get(attempt.preemptor)
+            if preemptor is None or (victim.spec.priority or 0) < (preemptor.spec.priority or 0):
+                continue
+            if _is_later(attempt, _attempts(preemptor)):
+                found.setdefault(attempt.preemptor, Counter())[uid] += 1
+    return found
+
+
+def _attempts(workload: Workload) -> tuple[Attempt, ...]:
+    history = workload.status.requeue_history
+    return history.attempts if history is not None else ()
+
+
+def _is_later(attempt: Attempt, others: Collection[Attempt]) -> bool:
+    """Whether an attempt ended after all of these `others` that did not end by a preemption."""
+    ends = [other.end for other in others if other.reason != reasons.PREEMPTED and other.end is not None]
+    return attempt.end is not None and all(end < attempt.end for end in ends)
 
 
 def not_ready_since(workload: Workload) -> datetime | None:

@@ -153,13 +153,14 @@ def evict(
     retry_at: datetime | None = None,
     attempt_cause: str = "",
     pod_cause: str = "",
+    preemptor: str = "",
 ) -> None:
     """Set Evicted: the Job must stop, and the quota is kept until it has.
 
     `kind` (default: `reason`) and `cause` count in status.schedulingStats. `quiet`: record no Event. `retry_at` goes
-    into status.requeueHistory, as do `attempt_cause` (default: `cause`) and `pod_cause`.
+    into status.requeueHistory, as do `attempt_cause` (default: `cause`), `pod_cause` and `preemptor`.
     """
-    requeue_history.record(draft, reason, attempt_cause or cause, retry_at, pod_cause)
+    requeue_history.record(draft, reason, attempt_cause or cause, retry_at, pod_cause, preemptor)
     draft.set(condition_types.EVICTED, "True", reason, message)
     _count_eviction(draft, kind or reason, cause)
     draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
@@ -182,7 +183,8 @@ def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by:
         return
     if draft.is_true(condition_types.FINISHED):
         return
-    evict(draft, reasons.PREEMPTED, message, attempt_cause=needed_by, pod_cause=pod_error)
+    preemptor = messages.preemptor_uid(message)
+    evict(draft, reasons.PREEMPTED, message, attempt_cause=needed_by, pod_cause=pod_error, preemptor=preemptor)
     draft.set(condition_types.PREEMPTED, "True", reason, message)
     draft.event("Normal", reasons.PREEMPTED, f"{message}; {priorities}")
     if not draft.original.job_uid:

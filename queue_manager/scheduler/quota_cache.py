@@ -42,6 +42,7 @@ from queue_manager.api.types import (
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.queue_entry import configure, read, waits
+from queue_manager.lifecycle.requeue_history import preemptions
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
@@ -137,7 +138,8 @@ class QuotaCache:
             listener(reclassified)
 
     def restore_reservations(self) -> None:
-        """Before the first cycle: see `outcomes.restore_reservations`."""
+        """Before the first cycle: count past preemptions, then see `outcomes.restore_reservations`."""
+        self.state.preempted = preemptions(self._workloads.values())
         outcomes.restore_reservations(self.state, self.queues, self._clock.now())
 
     def _is_tried(self, cluster_queue: str) -> bool:

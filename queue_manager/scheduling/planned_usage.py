@@ -30,6 +30,7 @@ from typing import TypeVar
 
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
+from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, NO_VICTIMS
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState, is_usage_based
 from queue_manager.scheduling.quota_tree import (
     FlavorResource,
@@ -426,19 +427,33 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     otherwise the two would evict each other in turn. A preemptor can reclaim from higher priorities by policy Any,
     outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue. What the
     victims of others leave over is not kept from those ordered before it in its ClusterQueue.
+
+    Where withinClusterQueue is Never, no other of its ClusterQueue passes a preemptor that cannot reclaim the quota
+    again: that one could wait without end, and the other could not preempt it either.
     """
     if info.uid == reservation.info.uid:
         return True
     is_rest = not reservation.victims and queue.name == reservation.cluster_queue
     if is_rest and _is_before(state, queue, info, reservation.info):
         return True
-    if info.priority <= reservation.info.priority:
+    if info.priority <= reservation.info.priority or _needs_its_last_victims(state, queue, reservation):
         return False
     preemptor = state.queues.get(reservation.cluster_queue)
     if preemptor is None or preemptor.queue.spec.preemption.reclaim_within_cohort != policy_values.ANY:
         return True
     safe = smallest_subtree(preemptor.node, 0 if state.fair_sharing else reservation.borrow)
     return any(each is safe for each in queue.node.path())
+
+
+def _needs_its_last_victims(state: SchedulerState, queue: QueueState, reservation: Reservation) -> bool:
+    """Whether others of this ClusterQueue never preempt a preemptor which may not preempt one of its victims again
+    (`preemption_candidates.MOST_RECLAIMS`).
+    """
+    may_stop = queue.queue.spec.preemption.within_cluster_queue != policy_values.NEVER
+    if may_stop or queue.name != reservation.cluster_queue:
+        return False
+    before = state.preempted.get(reservation.info.uid, NO_VICTIMS)
+    return any(before.get(uid, 0) >= MOST_RECLAIMS for uid in reservation.victims)
 
 
 def _is_before(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:

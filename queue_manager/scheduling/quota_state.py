@@ -71,7 +71,8 @@ class SchedulerState:
         self._holdings_of: dict[str, dict[str, Holding]] = {}  # by ClusterQueue, also deleted ones
         self._rankings_of: dict[str, list[Ranking]] = {}  # the same, sorted
         self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
-        self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
+        # By uid of the preemptor, how often it has preempted which others of no lower priority, by uid.
+        self.preempted: dict[str, Counter[str]] = {}
         self.changes = 0  # of quotas, holdings and reservations
         self._unready: set[str] = set()  # uids of holdings that are not PodsReady
         self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
@@ -311,19 +312,24 @@ class SchedulerState:
     def reserve(self, reservation: Reservation) -> None:
         """Keep quota for a preemptor until its reservation ends; replaces an earlier reservation of the preemptor.
 
-        To be called before the victims are marked as evicted: victims that are not evicted yet are counted as
-        preempted.
+        To be called before the victims are marked as evicted: victims of no lower priority that are not evicted yet are
+        counted as preempted.
         """
         self.changes += 1
-        uid = reservation.info.uid
+        uid, least = reservation.info.uid, reservation.info.priority
         running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
-        self.count_reclaims(uid, [holding.uid for holding in running])
+        self.count_reclaims(uid, [holding.uid for holding in running if holding.priority >= least])
         self.reservations[uid] = reservation
 
     def count_reclaims(self, uid: str, others: Collection[str]) -> None:
         """Count once more that a Workload takes quota from these."""
         if others:
             self.preempted.setdefault(uid, Counter()).update(others)
+
+    def take_back_reclaim(self, uid: str, other: str) -> None:
+        """Count once less that a Workload takes quota from another one: that was not stopped."""
+        if self.preempted.get(uid, Counter())[other] > 0:
+            self.preempted[uid][other] -= 1
 
     def needed_by(self, victim: str, decided_for: str) -> Reservation | None:
         """What is kept for the preemptor that waits for the end of this Workload: the one for which that was decided,

@@ -29,6 +29,7 @@ from queue_manager.api.types import (
     Workload,
 )
 from queue_manager.lifecycle.queue_entry import configure, read, waits
+from queue_manager.lifecycle.requeue_history import preemptions
 from queue_manager.lifecycle.rules import blocker
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -58,7 +59,7 @@ NEVER_REASONS = (*outcomes.NEVER_FITS_REASONS, reasons.MISCONFIGURED)
 class ClusterObjects:
     """All objects on which the scheduler's decisions depend."""
 
-    workloads: Iterable[Workload] = ()
+    workloads: Collection[Workload] = ()
     local_queues: Iterable[LocalQueue] = ()
     cluster_queues: Iterable[ClusterQueue] = ()
     cohorts: Iterable[Cohort] = ()
@@ -113,8 +114,8 @@ class Judgement:
     `beside`: the StrictFIFO ClusterQueue for whose first Workload quota is withheld that this one waits for, or "".
     `unchecked`: how many others hold quota and wait for admission checks, while blockAdmission holds back this one.
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
-    `reclaims`: whether a victim of no lower priority has yet to be evicted. It is not, if this Workload has preempted
-    it MOST_RECLAIMS times, which only the manager knows.
+    `reclaims`: whether a victim of no lower priority has yet to be evicted. It is not, if that has been decided
+    MOST_RECLAIMS times; the store records only the times that it was.
     """
 
     reason: str
@@ -174,6 +175,7 @@ class ClusterState:
             self.queues.restore_usage(local)
         for workload in objects.workloads:
             self._add(workload)
+        state.preempted = preemptions(objects.workloads)
         outcomes.restore_reservations(state, self.queues, self._now)
 
     def _add(self, workload: Workload) -> None:

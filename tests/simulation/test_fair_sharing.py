@@ -121,6 +121,37 @@ def test_the_queue_that_borrows_less_gets_the_quota_that_is_freed() -> None:
     run_virtual(scenario())
 
 
+INITIAL = "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n"
+
+
+def test_a_circle_of_preemptions_ends_with_its_own_quota_in_the_hands_of_its_owner() -> None:
+    """`small` reclaims from `lent`; `large`, of a higher priority in its queue, would take more than that, and `lent`
+    would preempt `large` by its share. The second time nothing passes `small`.
+    """
+
+    async def scenario() -> None:
+        long = PodScript(ready_after=0.2, ends_after=3600)
+        async with cluster(INITIAL, **dict.fromkeys(("own", "other", "lent", "large", "small"), long)) as c:
+            high = {"kueue.x-k8s.io/priority-class": "high"}
+            await c.apply_class("high", 3)
+            preemption = {"reclaimWithinCohort": "Any"}
+            await c.queues("2", cohortName="all", preemption=preemption)
+            await add_queue(c, "lender", "3", cohortName="all", preemption=preemption)
+            await add_queue(c, "third", "3", cohortName="all", preemption=preemption)
+            await c.submit("own", cpu="1")
+            await c.submit("other", cpu="3", queue="third")
+            await c.submit("lent", cpu="4", queue="lender", labels=high)
+            await c.until(c.running, ["lent", "other", "own"])
+            await c.submit("large", cpu="4", labels=high)
+            await c.submit("small", cpu="1")
+            await c.until(c.running, ["other", "own", "small"])
+            await asyncio.sleep(60)
+            assert await c.running() == ["other", "own", "small"]
+            assert list(await evictions(c)) == ["lent"]
+
+    run_virtual(scenario())
+
+
 async def evictions(c: Cluster) -> dict[str, str]:
     """By Job, the reason of Preempted of each that was preempted; no one twice."""
     found = {}

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS
-from tests.local.queue.cluster import API, NS, Cluster
+from queue_manager.simulation.virtual_time import run_virtual
+from tests.local.queue.cluster import API, NS, RUNS_WITHOUT_END, Cluster, cluster
 from tests.simulation.crashes import (
     LONG,
     SHORT,
@@ -29,6 +30,7 @@ from tests.simulation.crashes import (
 )
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
+BOSSES = ("boss-1", "boss-2")
 
 
 async def one_queue(c: Cluster, **spec: Any) -> None:
@@ -180,3 +182,28 @@ def test_a_crash_at_some_writes_of_a_preemption_does_not_change_the_end(scenario
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_any_write_of_a_preemption_does_not_change_the_end(scenario: Scenario) -> None:
     crash_at_writes(scenario)
+
+
+def test_the_bound_of_reclaims_counts_those_before_a_restart() -> None:
+    """`owner` reclaims its quota from `borrower`, and is preempted in turn, so that `borrower` starts again. Twice."""
+
+    async def scenario() -> None:
+        async with cluster(borrower=RUNS_WITHOUT_END, owner=RUNS_WITHOUT_END, **dict.fromkeys(BOSSES, SHORT)) as c:
+            await cohort_of_two(c, reclaimWithinCohort="Any", **LOWER)
+            await submit(c, "borrower", "2", "high")
+            await c.until(c.running, ["borrower"])
+            await submit(c, "owner", "1", "low", "lq2")
+            for boss in BOSSES:
+                await c.until(c.running, ["owner"])
+                await submit(c, boss, "2", "high", "lq2")
+                await c.until(c.running, [boss])
+                await hold(c, "lq2")
+                await c.until(c.running, ["borrower"])
+                await c.world.kill()
+                await c.world.start()
+                await release(c, "lq2")
+            await asyncio.sleep(60)
+            assert await c.running() == ["borrower"]
+            assert (await c.condition("owner", "QuotaReserved"))[:2] == ("False", "WaitingForQuota")
+
+    run_virtual(scenario())

@@ -200,6 +200,9 @@ class Attempt(ApiModel):
     ran_seconds: Int32 | None = None
     """Seconds with quota, until its Job had stopped. Unset: it is still being stopped."""
 
+    preemptor: Annotated[str, Field(max_length=64)] | None = None
+    """The UID of the workload for which it was preempted. Unset: it was evicted for another reason."""
+
 
 class RequeueHistory(ApiModel):
     """The last attempts. Only Sluice has this field."""

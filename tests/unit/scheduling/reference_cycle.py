@@ -29,7 +29,7 @@ from tests.unit.scheduling.reference import (
     subtree,
     used,
 )
-from tests.unit.scheduling.reference_preemption import Preemptor, Victims, find_victims
+from tests.unit.scheduling.reference_preemption import MOST_RECLAIMS, Preemptor, Victims, find_victims
 
 NO_FIT, NO_CANDIDATES, JOINTLY, PREEMPT, RECLAIM, FREED, FIT = range(7)
 ADMIT, REFUSE = "Admit", "Refuse"
@@ -301,10 +301,15 @@ def passes(w: World, head: Head, kept: Kept) -> bool:
     """Whether what is kept for a preemptor does not concern this head: its own, or that of a lower priority.
 
     But if the preemptor could reclaim from the head, the two would evict each other in turn. By policy Any it can
-    outside of the smallest subtree that holds it; with fair sharing, outside of its own ClusterQueue.
+    outside of the smallest subtree that holds it; with fair sharing, outside of its own ClusterQueue. And where none
+    preempts another in its own ClusterQueue, no other there takes what the preemptor could not reclaim again.
     """
     if head.uid == kept.uid or head.priority <= kept.priority:
         return head.uid == kept.uid
+    before = w.preempted.get(kept.uid, {})
+    is_last_time = any(before.get(uid, 0) >= MOST_RECLAIMS for uid in kept.victims)
+    if is_last_time and head.queue == kept.queue and w.nodes[kept.queue].policies.within == "Never":
+        return False
     if w.nodes[kept.queue].policies.reclaim != "Any":
         return True
     around = [kept.queue, *above(w, kept.queue)]

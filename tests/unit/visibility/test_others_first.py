@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from queue_manager.api import messages
-from queue_manager.api.types import Workload
+from queue_manager.api.types import RequeueHistory, Workload
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.released_quota_times import TAKEN
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
-from tests.unit.visibility.build import ADMISSION, admitted, cluster_queue, cond, flavor, job, local_queue, workload
+from tests.unit.visibility.build import (
+    ADMISSION,
+    admitted,
+    cluster_queue,
+    cond,
+    flavor,
+    job,
+    local_queue,
+    wire,
+    workload,
+)
 from tests.unit.visibility.test_explain_record import NAMESPACES, explained, holding
 
 FAIR = WorkloadSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
@@ -145,6 +156,19 @@ def test_what_only_the_manager_knows_of_a_victim_of_no_lower_priority_is_left_op
     assert in_cohort(workload(priority=3), runs, preemption=policy).sentence == sentence
     evicted = in_cohort(workload(), victim(workload(), "4"), preemption=policy)
     assert evicted.sentence == "1 Workload is being stopped to make room for it."
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1, "Chosen"), (2, "ReclaimedBefore")])
+def test_one_that_was_stopped_for_it_twice_is_not_stopped_again(times: int, verdict: str) -> None:
+    """Its attempts record for which Workload each of them ended."""
+    waiting, policy = workload(priority=3), {"reclaimWithinCohort": "Any"}
+    attempts = [{"end": wire(n), "reason": "Preempted", "preemptor": waiting.metadata.uid} for n in range(times)]
+    runs = holding("r", "4", cluster_queue="lent", priority=5)
+    history = msgspec.convert({"attempts": attempts}, RequeueHistory)
+    status = msgspec.structs.replace(runs.status, requeue_history=history)
+    found = in_cohort(waiting, msgspec.structs.replace(runs, status=status), preemption=policy)
+    assert [row.verdict for row in found.preemptions] == [verdict]
+    assert (found.code == "WAIT/WaitingForQuota") is (times == 2)
 
 
 def test_who_waits_for_the_victims_of_another_may_be_overtaken() -> None:

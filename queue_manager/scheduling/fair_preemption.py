@@ -141,19 +141,13 @@ class _Candidates:
                 yield ranked
 
 
-class _Comparison(NamedTuple):
-    """The shares of two children of the lowest common cohort: the one towards the preemptor, and the one towards the
-    victim.
+class _Rivals(NamedTuple):
+    """The two children of the lowest common cohort whose shares decide whether the preemptor may stop a Workload: the
+    one towards the preemptor, and the one towards the Workload.
     """
 
-    preemptor: ShareKey
-    before: ShareKey  # the victim's, while it runs
-    after: ShareKey  # when it has stopped
-
-    def satisfies(self, strategy: str) -> bool:
-        if not self.preemptor < self.before:  # the victim could preempt the preemptor in turn
-            return False
-        return strategy == INITIAL_SHARE or self.preemptor <= self.after
+    mine: QuotaNode
+    theirs: QuotaNode
 
 
 class _Search:
@@ -169,6 +163,7 @@ class _Search:
         self._within_nominal = is_within_quota(preemptor.node, preemptor.needs)
         self._shares = Shares()
         self._known: dict[QuotaNode, ShareKey] = {}
+        self._rivals: dict[QuotaNode, _Rivals] = {}  # by ClusterQueue of a candidate
         self._missing = {fr: -self._own.available(fr) for fr in preemptor.usage}  # what must be released at least
 
     # --- the quota tree ---
@@ -253,8 +248,12 @@ class _Search:
         """Take a victim. True if the preemptor fits then."""
         victim = Victim(holding, self._preemption_reason(holding))
         self._stop(victim)
+        return self._keep(victim)
+
+    def _keep(self, victim: Victim) -> bool:
+        """Keep a Workload that is stopped as a victim. True if the preemptor fits now."""
         self.victims.append(victim)
-        released, enough = holding.usage, True
+        released, enough = victim.holding.usage, True
         for fr in self._missing:
             self._missing[fr] -= released.get(fr, 0)
             enough = enough and self._missing[fr] <= 0
@@ -273,31 +272,38 @@ class _Search:
         left: dict[QuotaNode, Ranked] = {}
         while (queue := targets.next()) is not None:
             if queue is self._own or self._within_nominal:
-                chosen = targets.pop(queue)
+                ranked = targets.pop(queue)
+                fits, has_taken = ranked is not None and self._take(ranked[1]), ranked is not None
             else:
-                chosen, passed = self._first_satisfying(targets, queue, strategy)
+                victim, passed = self._stop_first_satisfying(targets, queue, strategy)
                 if passed is not None:
                     left.setdefault(queue, passed)
-            if chosen is not None and self._take(chosen[1]):
+                fits, has_taken = victim is not None and self._keep(victim), victim is not None
+            if fits:
                 return None
-            if chosen is not None and len(self.victims) == MOST_READ and not self._all_suffice():
+            if has_taken and len(self.victims) == MOST_READ and not self._all_suffice():
                 return {}
         return left
 
-    def _first_satisfying(
+    def _stop_first_satisfying(
         self, targets: _Targets, queue: QuotaNode, strategy: str
-    ) -> tuple[Ranked | None, Ranked | None]:
-        """(the next candidate of this ClusterQueue that satisfies the strategy, the first one that was passed over)."""
+    ) -> tuple[Victim | None, Ranked | None]:
+        """Stop the next candidate of this ClusterQueue that satisfies the strategy.
+
+        Return that one, and the first one that was passed over.
+        """
         first: Ranked | None = None
         refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
         while (ranked := targets.pop(queue)) is not None:
             usage = frozenset(ranked[1].usage.items()) if refused else NO_USAGE
-            if usage not in refused:
-                comparison = self._compare(ranked[1])
-                if comparison.satisfies(strategy):
-                    return ranked, first
-                if not comparison.preemptor < comparison.before:  # then no other one does
-                    targets.drop(queue)
+            if not self._has_lower_share(queue):  # nor has it with the other candidates
+                targets.drop(queue)
+            elif usage not in refused:
+                victim = Victim(ranked[1], self._preemption_reason(ranked[1]))
+                self._stop(victim)
+                if strategy == INITIAL_SHARE or self._has_no_higher_share(queue):
+                    return victim, first
+                self._resume(victim)
             refused.add(usage or frozenset(ranked[1].usage.items()))
             first = first or ranked
         return None, first
@@ -310,17 +316,29 @@ class _Search:
         targets = _Targets(self, {queue: iter([ranked]) for queue, ranked in left.items()})
         while (queue := targets.next()) is not None:
             ranked = targets.pop(queue)
-            if ranked and self._compare(ranked[1]).satisfies(INITIAL_SHARE) and self._take(ranked[1]):
+            if ranked and self._has_lower_share(queue) and self._take(ranked[1]):
                 return True
         return False
 
-    def _compare(self, holding: Holding) -> _Comparison:
-        """The shares that decide about a holding that runs."""
-        theirs, freed = self.node(holding), holding.usage
-        while theirs.parent is not None and theirs.parent not in self.ancestors:
-            theirs, freed = theirs.parent, _counted_above(theirs, freed)
-        mine = next(node for node in self.ancestors if node.parent is theirs.parent)
-        return _Comparison(self.share(mine), self.share(theirs), self._shares.key_of(theirs, without=freed))
+    def _has_lower_share(self, queue: QuotaNode) -> bool:
+        """Whether the preemptor's share is below that of a ClusterQueue: it may stop a Workload there at all, and could
+        not be preempted for it in turn. All that LessThanInitialShare requires.
+        """
+        mine, theirs = self._rivals_of(queue)
+        return self.share(mine) < self.share(theirs)
+
+    def _has_no_higher_share(self, queue: QuotaNode) -> bool:
+        """Whether the preemptor's share is not above that of a ClusterQueue, of which a Workload has been stopped."""
+        mine, theirs = self._rivals_of(queue)
+        return self.share(mine) <= self.share(theirs)
+
+    def _rivals_of(self, queue: QuotaNode) -> _Rivals:
+        rivals = self._rivals.get(queue)
+        if rivals is None:
+            theirs = next(node for node in queue.path() if node.parent is None or node.parent in self.ancestors)
+            mine = next(node for node in self.ancestors if node.parent is theirs.parent)
+            rivals = self._rivals[queue] = _Rivals(mine, theirs)
+        return rivals
 
     # --- the result ---
 
@@ -339,16 +357,14 @@ class _Search:
     def _is_fair(self, victim: Victim) -> bool:
         if victim.reason == reasons.IN_CLUSTER_QUEUE:
             return True
+        queue = self.node(victim.holding)
         self._resume(victim)
-        try:
-            if not all(self.is_open(node) for node in self.node(victim.holding).path()):
-                return False
-            if victim.reason == reasons.IN_COHORT_RECLAMATION:
-                return True
-            comparison = self._compare(victim.holding)
-            return any(comparison.satisfies(strategy) for strategy in self._state.fair_sharing)
-        finally:
-            self._stop(victim)
+        is_allowed = all(self.is_open(node) for node in queue.path())
+        has_lower_share = is_allowed and self._has_lower_share(queue)
+        self._stop(victim)
+        if not is_allowed or victim.reason == reasons.IN_COHORT_RECLAMATION:
+            return is_allowed
+        return has_lower_share and (INITIAL_SHARE in self._state.fair_sharing or self._has_no_higher_share(queue))
 
 
 class _Targets:
@@ -439,9 +455,3 @@ class _Place(NamedTuple):
 def _kind(victim: Victim) -> Hashable:
     """The same for victims of one ClusterQueue with equal usage and reason: putting one back changes as much."""
     return victim.holding.cluster_queue, victim.reason, frozenset(victim.holding.usage.items())
-
-
-def _counted_above(node: QuotaNode, usage: Usage) -> Usage:
-    """The part of the node's `usage` that counts in its parent too."""
-    beyond = {fr: max(0, node.usage.get(fr, 0) - node.local_quota(fr)) for fr in usage}
-    return {fr: min(amount, beyond[fr]) for fr, amount in usage.items()}

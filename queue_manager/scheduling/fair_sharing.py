@@ -29,7 +29,6 @@ from queue_manager.scheduling.quota_tree import QuotaNode, Usage, is_within_quot
 
 T = TypeVar("T")
 PER_MILLE = 1000
-NOTHING: Usage = {}
 
 
 class Share(NamedTuple):
@@ -57,16 +56,16 @@ class Shares:
         self._factors: dict[QuotaNode, Mapping[str, int]] = {}
         self._multiples: dict[QuotaNode, Mapping[str, int]] = {}  # by parent
 
-    def of(self, node: QuotaNode, without: Usage = NOTHING) -> Share:
-        """The share of a node; `without`: an amount of its usage that is not counted."""
+    def of(self, node: QuotaNode) -> Share:
+        """The share of a node."""
         if node.parent is None:
             return NO_SHARE
-        borrowed = _borrowed(node, without)
+        borrowed = _borrowed(node)
         return self._share(borrowed, node.parent, node.weight) if borrowed else NO_SHARE
 
-    def key_of(self, node: QuotaNode, without: Usage = NOTHING) -> ShareKey:
+    def key_of(self, node: QuotaNode) -> ShareKey:
         """The share as a key that orders the children of one parent as the shares do, without any fraction."""
-        borrowed = _borrowed(node, without) if node.parent is not None else None
+        borrowed = _borrowed(node) if node.parent is not None else None
         if not borrowed:
             return NO_SHARE_KEY
         factors = self._factors.get(node)
@@ -103,12 +102,12 @@ class Shares:
         return lendable
 
 
-def _borrowed(node: QuotaNode, without: Usage) -> dict[str, int]:
+def _borrowed(node: QuotaNode) -> dict[str, int]:
     """What the node uses above its quota, by resource."""
     borrowed: dict[str, int] = {}
     subtree = node.subtree
     for fr, used in node.usage.items():
-        over = used - without.get(fr, 0) - subtree.get(fr, 0)
+        over = used - subtree.get(fr, 0)
         if over > 0:
             borrowed[fr.resource] = borrowed.get(fr.resource, 0) + over
     return borrowed

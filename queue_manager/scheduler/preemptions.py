@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from queue_manager.api import event_reasons, messages
@@ -76,8 +77,13 @@ class Preemptions:
     def preempt(self, decision: Preempt) -> None:
         """Assume the evictions, keep the quota for the preemptor, and start the writes."""
         for victim in await_victims(self._quota_cache.state, self._quota_cache.queues, decision):
-            self._evictions[victim.holding.uid] = self._start(self._evict(decision, victim))
+            task = self._evictions[victim.holding.uid] = self._start(self._evict(decision, victim))
+            task.add_done_callback(partial(self._ended, victim.holding.uid))
         self._start(self._report(decision))
+
+    def _ended(self, victim: str, task: asyncio.Task[str]) -> None:
+        if self._evictions.get(victim) is task:  # not decided again meanwhile
+            del self._evictions[victim]
 
     def _start(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -107,10 +113,7 @@ class Preemptions:
 
     async def _evict(self, decision: Preempt, victim: Victim) -> str:
         """Evict one victim. Return its uid if it holds no quota any more, which the cache may not show yet; else ""."""
-        try:
-            latest = await self._write_eviction(decision, victim)
-        finally:
-            self._evictions.pop(victim.holding.uid, None)
+        latest = await self._write_eviction(decision, victim)
         return victim.holding.uid if latest is not None and not reserves_quota(latest) else ""
 
     async def _write_eviction(self, decision: Preempt, victim: Victim) -> Workload | None:

@@ -125,10 +125,7 @@ class WorkloadWriter:
         self._start_writes()
 
     def _put_back(self, key: Key, write: _PendingWrite) -> None:
-        """Queue an explanation again, unless a newer one has replaced it.
-
-        It was taken early to share a write with an urgent transition, which then had nothing to write.
-        """
+        """Queue an explanation again, unless a newer one has replaced it."""
         if all(each.slot != write.slot for each in self._pending.get(key, ())):
             self._add(key, write)
 
@@ -193,16 +190,8 @@ class WorkloadWriter:
             writes = _for(current, writes)
             if not writes or current is None:
                 return
-            drafts, latest = [], current
-            pointless = any(not write.cause.explains for write in writes)  # until an urgent one changes something
-            for write in writes:
-                if pointless and write.cause.explains:
-                    self._put_back(key, write)
-                    continue
-                draft = Draft(latest, self._runtime.clock.now())
-                write.transition(draft)
-                drafts.append((write, draft))
-                latest, pointless = draft.workload, pointless and not draft.changed
+            drafts = self._apply(key, current, writes)
+            latest = drafts[-1][1].workload if drafts else current
             total = Draft(current, self._runtime.clock.now())
             total.status = latest.status
             if total.changed:
@@ -221,6 +210,23 @@ class WorkloadWriter:
                     self._runtime.recorder(write.component).event(latest, *event)
                 write.written(latest)
             return
+
+    def _apply(self, key: Key, current: Workload, writes: list[_PendingWrite]) -> list[tuple[_PendingWrite, Draft]]:
+        """Apply the transitions one after another, explanations last.
+
+        If the urgent ones change nothing, there is no write that explanations could share, and these are queued again.
+        """
+        drafts: list[tuple[_PendingWrite, Draft]] = []
+        nothing_to_share = any(not write.cause.explains for write in writes)  # until an urgent one changes something
+        for write in writes:
+            if nothing_to_share and write.cause.explains:
+                self._put_back(key, write)
+                continue
+            draft = Draft(drafts[-1][1].workload if drafts else current, self._runtime.clock.now())
+            write.transition(draft)
+            drafts.append((write, draft))
+            nothing_to_share = nothing_to_share and not draft.changed
+        return drafts
 
     async def _patch(self, key: Key, draft: Draft) -> Workload:
         client = self._runtime.client

@@ -62,12 +62,13 @@ class PendingWorkloads:
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
-        self._refused: dict[Key, None] = {}
+        self._refused: dict[Key, PendingReason] = {}
         self._preempting = Preemptors()
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = ParkedShapes(self._shapes)
         self._parked_workloads = 0  # how many are in parked shapes
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
+        self._blocked_because: PendingReason | None = None  # why it was refused
         self._is_blocked_by_preemptor = False
         self._leader: Key | None = None  # StrictFIFO, past usage: first until a higher priority comes, see `_first`
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
@@ -112,6 +113,14 @@ class PendingWorkloads:
         info = self._where.get(key)
         shape = self._shape_of(info) if info is not None and self._in_shape(key) else None
         return shape.parked if shape is not None and shape.refused != key else None
+
+    def refusal(self, key: Key) -> PendingReason | None:
+        """Why this Workload was refused, if nothing has changed since then. None for one that waits for victims."""
+        if key == self.blocked_by:
+            return None if self._is_blocked_by_preemptor else self._blocked_because
+        info = self._where.get(key)
+        shape = self._shape_of(info) if info is not None and self._in_shape(key) else None
+        return shape.parked if shape is not None and shape.refused == key else self._refused.get(key)
 
     def take_reclassified(self) -> list[Key]:
         """The Workloads whose `bypassed` has another reason since this was asked before."""
@@ -332,10 +341,10 @@ class PendingWorkloads:
         if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
             self.remove(key)
             self._where[key] = info
-            self._refused[key] = None
+            self._refused[key] = why
         elif self.strategy == STRICT_FIFO:
             self._withhold((key, withheld) if withheld is not None else None)
-            self.blocked_by, self.never = key, why if never else None
+            self.blocked_by, self._blocked_because, self.never = key, why, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
             self._leader = key if self._is_blocked_by_preemptor else None
         elif retry is Retry.PREEMPTION:

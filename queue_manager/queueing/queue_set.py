@@ -352,6 +352,12 @@ class Queues:
         pending = self._pending(queue) if queue is not None else None
         return pending.bypassed(key) if pending is not None else None
 
+    def refusal(self, key: Key) -> PendingReason | None:
+        """Why this Workload was refused, if nothing has changed since then: see PendingWorkloads.refusal."""
+        queue = self._queue_of.get(key)
+        pending = self._pending(queue) if queue is not None else None
+        return pending.refusal(key) if pending is not None else None
+
     def take_reclassified(self) -> list[Key]:
         """The Workloads whose `bypassed` has another reason since this was asked before."""
         taken, self._reclassified = self._reclassified, []

@@ -18,13 +18,17 @@ The newest refusal counts. A Workload that is admitted meanwhile gets no reason.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from queue_manager.api import condition_types, event_reasons, messages
+from queue_manager.api import condition_types, event_reasons, messages, reasons
 from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
+from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -34,6 +38,7 @@ from queue_manager.queueing.refresh_turns import phase_of
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
+from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.workload_info import Info
 
 SLOT = "scheduler"
@@ -100,6 +105,20 @@ class PendingReasons:
         elif new is not None:
             self._begun.discard(new.metadata.uid)
             self._correct(new)
+            self._restore(new)
+
+    def _restore(self, workload: Workload) -> None:
+        """Write the refusal of a Workload again that the life cycle has set to PendingEvaluation meanwhile.
+
+        A LocalQueue that was stopped for an instant leaves that behind, if the scheduler refused it again before.
+        """
+        reserved = workload.condition(condition_types.QUOTA_RESERVED)
+        if reserved is None or reserved.reason != reasons.PENDING_EVALUATION or not waits(workload):
+            return
+        queues, key = self._quota_cache.queues, workload.metadata.key
+        refusal, info = queues.refusal(key), queues.get(key)
+        if refusal is not None and info is not None and workload.metadata.uid not in self._findings:
+            self.report(info, partial(_refuse, refusal=refusal, requests=info.requests), refusal=refusal)
 
     def _correct(self, workload: Workload) -> None:
         """Write now what was found while another reason was being written, if that one has reached the cache."""
@@ -201,6 +220,11 @@ class PendingReasons:
             self._quota_cache.requeue_inadmissible([local.spec.cluster_queue] if local else [])
 
         self._retry_timers[info.uid] = asyncio.get_running_loop().call_later(seconds, end)
+
+
+def _refuse(draft: Draft, *, refusal: PendingReason, requests: Mapping[str, Amounts]) -> None:
+    if waits(draft.workload):
+        transitions.refuse(draft, refusal.reason, refusal.message, requests)
 
 
 def next_turn(uid: str, period: float, now: float) -> float:

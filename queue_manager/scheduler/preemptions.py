@@ -148,6 +148,8 @@ class Preemptions:
             asyncio.get_running_loop().call_later(delay, self._undo, victim)
             return None
         if evicted_for is not None:
+            if evicted_for.info.uid != decision.info.uid:
+                state.transfer_reclaim(decision.info.uid, holding.uid, evicted_for)
             self._record(holding, evicted_for)
         return latest
 

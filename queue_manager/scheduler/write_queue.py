@@ -8,9 +8,10 @@ Two kinds of writes compete for the API server, which is the slowest part of an 
 Urgent writes go first, in order of arrival. Explaining ones take what is left, at a steady pace:
 
     at most EXPLANATIONS_PER_SECOND, or as many as are needed to write the oldest within `period` seconds
-    each urgent write takes the place of one of these, so it postpones the next explanation by a pause, to
-    MOST_POSTPONED_SECONDS from now at most: beside EXPLANATIONS_PER_SECOND urgent writes no explanation is written
-    none while BUSY_WRITES urgent writes are queued or under way, however slow the API server is
+    each urgent write postpones the next explanation by POSTPONED times as long as it has taken, to
+    MOST_POSTPONED_SECONDS from now at most: so none is written if urgent writes are under way for a tenth of the time,
+    for example 50 per second that take 2 ms each, or 5 that take 20 ms
+    none while BUSY_WRITES urgent writes are queued or under way
     at most EXPLAINING_SLOTS at a time
     beside urgent writes without end, one in FAIR_TURN writes is an explanation older than BUSY_PERIODS periods
 
@@ -30,6 +31,7 @@ from job_controller.model import Key
 SLOTS = 50  # concurrent writes
 EXPLAINING_SLOTS = 10  # of them
 EXPLANATIONS_PER_SECOND = 20.0
+POSTPONED = 10.0  # times the duration of an urgent write
 MOST_POSTPONED_SECONDS = 1.0
 BUSY_WRITES = 4
 BUSY_PERIODS = 10
@@ -46,6 +48,7 @@ class WriteQueue:
         self._urgent: OrderedDict[Key, None] = OrderedDict()
         self._explaining: OrderedDict[Key, float] = OrderedDict()  # since when
         self._writing: dict[Key, bool] = {}  # True: it is an explanation
+        self._begun: dict[Key, float] = {}  # when the write of an urgent key has begun
         self._added: dict[Key, bool] = {}  # while writing; True: an explanation
         self._taken = 0
         self._next_explanation = 0.0
@@ -88,8 +91,10 @@ class WriteQueue:
         key, _ = (self._explaining if explains else self._urgent).popitem(last=False)
         self._taken += 1
         self._writing[key] = explains
-        pause = self._pause(now) if explains else 1 / EXPLANATIONS_PER_SECOND
-        self._next_explanation = min(self._start_of_pace(now) + pause, now + MOST_POSTPONED_SECONDS)
+        if explains:
+            self._postpone(self._pause(now), now)
+        else:
+            self._begun[key] = now
         return key
 
     def begin(self, key: Key) -> None:
@@ -99,6 +104,9 @@ class WriteQueue:
     def done(self, key: Key, now: float) -> None:
         """Record that the write of the key has ended; queue the key again if it was added meanwhile."""
         del self._writing[key]
+        begun = self._begun.pop(key, None)
+        if begun is not None:
+            self._postpone(POSTPONED * (now - begun), now)
         explains = self._added.pop(key, None)
         if explains is not None:
             self.add(key, now, explains=explains)
@@ -128,12 +136,14 @@ class WriteQueue:
         """Since when the oldest explanation has been queued."""
         return next(iter(self._explaining.values()))
 
-    def _start_of_pace(self, now: float) -> float:
-        """Return the time at which the next pause begins.
+    def _postpone(self, seconds: float, now: float) -> None:
+        """Postpone the next explanation.
 
-        It lies in the past if nothing was written for a while, so that up to BURST explanations follow without pauses.
+        The time from which it is postponed lies in the past if nothing was written for a while, so that up to BURST
+        explanations follow without pauses.
         """
-        return max(self._next_explanation, now - BURST / EXPLANATIONS_PER_SECOND)
+        since = max(self._next_explanation, now - BURST / EXPLANATIONS_PER_SECOND)
+        self._next_explanation = min(since + seconds, now + MOST_POSTPONED_SECONDS)
 
     def _pause(self, now: float) -> float:
         """Seconds between two explanations."""

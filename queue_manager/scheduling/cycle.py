@@ -290,7 +290,7 @@ def concerned_by(state: SchedulerState, decided: Admit | Preempt) -> set[str]:
 def reclaimed_from(state: SchedulerState, admitted: Admit) -> list[str]:
     """The uids of preemptors of no lower priority whose claim on its own quota the admitted Workload does not respect.
 
-    It is as if it reclaimed that from them (`preemption_candidates.MOST_RECLAIMS`). To be called before it is counted.
+    It is as if it reclaimed that from them (`quota_state.MOST_RECLAIMS`). To be called before it is counted.
     """
     queue = state.queues.get(admitted.cluster_queue)
     if queue is None or admitted.assignment.borrow or not can_always_reclaim(queue):

@@ -24,7 +24,7 @@ ClusterQueue only while it, and each cohort between it and the common one, borro
 
 Three or more Workloads of different sizes can still preempt each other in a circle over two levels of cohorts: within a
 cohort a larger Workload replaces a smaller one, which raises the share of the cohort above that of another one. Such a
-circle ends as in classical preemption (`preemption_candidates.MOST_RECLAIMS`).
+circle ends as in classical preemption (`quota_state.MOST_RECLAIMS`).
 
 Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
 BEHAVIOUR.md#q47-fair-preemption.

@@ -35,8 +35,8 @@ from queue_manager.scheduling.flavor_assignment import (
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, NO_VICTIMS, Preemptor
-from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.preemption_candidates import NO_VICTIMS, Preemptor
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS, QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.victim_search import FindVictims, Victim, level_without, prospect
 from queue_manager.scheduling.workload_info import Info

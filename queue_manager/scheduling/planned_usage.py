@@ -30,8 +30,8 @@ from typing import TypeVar
 
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
-from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, NO_VICTIMS
-from queue_manager.scheduling.quota_state import QueueState, SchedulerState, is_usage_based
+from queue_manager.scheduling.preemption_candidates import NO_VICTIMS
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS, QueueState, SchedulerState, is_usage_based
 from queue_manager.scheduling.quota_tree import (
     FlavorResource,
     QuotaNode,
@@ -447,7 +447,7 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
 
 def _needs_its_last_victims(state: SchedulerState, queue: QueueState, reservation: Reservation) -> bool:
     """Whether others of this ClusterQueue never preempt a preemptor which may not preempt one of its victims again
-    (`preemption_candidates.MOST_RECLAIMS`).
+    (`quota_state.MOST_RECLAIMS`).
     """
     may_stop = queue.queue.spec.preemption.within_cluster_queue != policy_values.NEVER
     if may_stop or queue.name != reservation.cluster_queue:

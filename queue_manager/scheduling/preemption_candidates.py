@@ -38,13 +38,12 @@ from typing import NamedTuple
 from queue_manager.api import policy_values
 from queue_manager.api.types import Preemption
 from queue_manager.scheduling.holdings import Holding
-from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS, QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import NOTHING, FlavorResource, QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.workload_info import Info
 
 NO_VICTIMS: Mapping[str, int] = MappingProxyType({})
 NO_CLAIMS: Mapping[QuotaNode, Usage] = MappingProxyType({})
-MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 
 
 class Preemptor(NamedTuple):

@@ -34,6 +34,7 @@ from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
 from queue_manager.scheduling.usage_decay import WeightedUsage
 
+MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
 
 
@@ -326,16 +327,31 @@ class SchedulerState:
         if others:
             self.preempted.setdefault(uid, Counter()).update(others)
 
+    def reclaims(self, uid: str, other: str) -> int:
+        """How often a Workload has taken quota from another one of no lower priority."""
+        return self.preempted.get(uid, Counter())[other]
+
     def take_back_reclaim(self, uid: str, other: str) -> None:
-        """Count once less that a Workload takes quota from another one: that was not stopped."""
-        if self.preempted.get(uid, Counter())[other] > 0:
+        """Count once less that a Workload takes quota from another one: that was not stopped for it."""
+        if self.reclaims(uid, other) > 0:
             self.preempted[uid][other] -= 1
+
+    def transfer_reclaim(self, uid: str, other: str, preemptor: Reservation) -> None:
+        """Count the stop of `other` for another preemptor than the one for which it was decided, and counted."""
+        self.take_back_reclaim(uid, other)
+        holding = self.holdings.get(other)
+        if holding is not None and holding.priority >= preemptor.info.priority:
+            self.count_reclaims(preemptor.info.uid, [other])
 
     def needed_by(self, victim: str, decided_for: str) -> Reservation | None:
         """What is kept for the preemptor that waits for the end of this Workload: the one for which that was decided,
-        else the first of the others; None if no preemptor waits for it. Both are uids.
+        else the first of the others that may preempt it; None if no preemptor waits for it. Both are uids.
         """
-        waiting = (each for each in self.reservations.values() if victim in each.victims)
+
+        def may_preempt(each: Reservation) -> bool:
+            return each.info.uid == decided_for or self.reclaims(each.info.uid, victim) < MOST_RECLAIMS
+
+        waiting = (each for each in self.reservations.values() if victim in each.victims and may_preempt(each))
         return min(waiting, key=lambda each: (each.info.uid != decided_for, each.turn), default=None)
 
     def end_reservation(self, uid: str) -> Reservation | None:

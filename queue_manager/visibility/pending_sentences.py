@@ -13,7 +13,7 @@ from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.preemption_advice import NO_WAYS
-from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name

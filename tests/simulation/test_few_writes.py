@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.messages import KEPT_FOR_HEAD_MESSAGE
 from queue_manager.configuration import loads
 from queue_manager.engine.runtime import Runtime
@@ -244,6 +244,25 @@ def test_a_workload_that_is_held_back_by_backfilling_says_so_at_once() -> None:
             await c.cluster.until(lambda: c.message("behind"), KEPT_FOR_HEAD_MESSAGE)
             assert (c.world.clock.now() - ended).total_seconds() < 1
             assert c.writes()["reason_refresh"] == 0
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_a_queue_that_is_stopped_for_an_instant_leaves_the_reason_as_it_was(strategy: str) -> None:
+    """The scheduler refuses `all` again before the life cycle has written that its queue was stopped."""
+
+    async def scenario() -> None:
+        async with crowd() as c:
+            await c.cluster.queues("2", strategy=strategy)
+            await c.create("runs", 1)
+            await c.create("all", 2)
+            await c.cluster.until(lambda: c.message("all"), FULL.format(1))
+            for policy in ("Hold", "None") * 2:
+                await c.cluster.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": policy}})
+            await asyncio.sleep(5)
+            assert await c.message("all") == FULL.format(1)
+            at_rest(c.world)
 
     run_virtual(scenario())
 

@@ -130,23 +130,25 @@ def test_no_explanation_is_written_while_urgent_writes_wait_for_an_answer(unansw
     assert sum(len(taken(queue, tenth / 10)) for tenth in range(1, 51)) == pytest.approx(written, abs=2)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0, 2.0])
-def test_urgent_writes_take_the_place_of_explanations(share: float) -> None:
-    """`share`: urgent writes of those per second beside which no explanation is written."""
-    queue, period = WriteQueue(PERIOD), 1000 * PERIOD  # so long that no explanation is overdue
-    queue.period = period
+@pytest.mark.parametrize(
+    ("per_second", "seconds", "left"),
+    [(0, 0.0, 1.0), (5, 0.01, 0.5), (25, 0.002, 0.5), (50, 0.002, 0.0), (100, 0.01, 0.0)],
+)
+def test_explanations_are_fewer_the_longer_urgent_writes_take(per_second: int, seconds: float, left: float) -> None:
+    """`left`: the share of the explanations that are written without urgent writes."""
+    queue = WriteQueue(1000 * PERIOD)  # so long that no explanation is overdue
     for number in range(2000):
         queue.add(key(number), 0.0, explains=True)
     taken(queue, 0.0)
-    urgent, written, added = 0.0, 0, 0
-    for tick in range(1, 1001):  # ten seconds
-        urgent += share * EXPLANATIONS_PER_SECOND / 100
-        while added < int(urgent):
-            queue.add(Key("ns", f"urgent-{added}"), tick / 100, explains=False)
-            added += 1
-        written += sum(not name.startswith("urgent") for name in taken(queue, tick / 100))
-    left = 10 * EXPLANATIONS_PER_SECOND * max(0.0, 1 - share)
-    assert written == pytest.approx(left, abs=BURST)
+    written = 0
+    for tick in range(1, 10_001):  # ten seconds
+        now = tick / 1000
+        if per_second and tick % (1000 // per_second) == 0:
+            queue.add(Key("ns", "urgent"), now, explains=False)
+            queue.take(now)
+            queue.done(Key("ns", "urgent"), now + seconds)
+        written += len(taken(queue, now))
+    assert written == pytest.approx(left * 10 * EXPLANATIONS_PER_SECOND, rel=0.1, abs=BURST)
     later = [name for tick in range(150) for name in taken(queue, 10 + MOST_POSTPONED_SECONDS + tick / 100)]
     assert later  # soon after the last urgent write
 

@@ -14,7 +14,8 @@ from queue_manager.scheduling import victim_search
 from queue_manager.scheduling.fair_preemption import find_victims
 from queue_manager.scheduling.fair_sharing import Shares
 from queue_manager.scheduling.holdings import Holding
-from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, Preemptor
+from queue_manager.scheduling.preemption_candidates import Preemptor
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.victim_search import MOST_READ

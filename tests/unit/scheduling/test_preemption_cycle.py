@@ -6,7 +6,7 @@ from queue_manager.queueing.outcomes import assume
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import PreemptedFor
-from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 from tests.unit.queueing.builders import T0, condition, flavor, pending
 from tests.unit.scheduling.preemption_cases import queue, run, state, usage_of
 

@@ -12,7 +12,7 @@ from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.fair_preemption import INITIAL_SHARE
-from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, local_queue, pending
 from tests.unit.scheduling.preemption_cases import CPU, queue, run, state

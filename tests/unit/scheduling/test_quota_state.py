@@ -1,5 +1,7 @@
 """What the scheduler knows of ClusterQueues: whether they admit, whose quota they share, which checks they ask for."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -250,3 +252,18 @@ def test_a_victim_is_needed_by_its_preemptor_or_else_by_another_one(ended, found
         s.end_reservation(f"uid-{name}")
     needed_by = s.needed_by("uid-victim", "uid-low")
     assert (needed_by.info.uid if needed_by else None) == (f"uid-{found}" if found else None)
+
+
+@pytest.mark.parametrize("priority", [0, 1])
+def test_a_stop_that_others_need_counts_for_the_one_that_may_take_quota_once_more(priority):
+    """`first` decided it, and does not wait any more; `often` has taken quota from the victim as often as it may."""
+    s = SchedulerState()
+    victim = pending("victim")
+    s.hold(Holding(victim.uid, victim.key, "cq", victim.queue, {}, admitted=True, priority=priority))
+    for name in ("often", "next"):
+        s.reserve(Reservation(pending(name, priority=1), "cq", {}, 0, {"uid-victim": "InCohortReclamation"}))
+    s.preempted = {"uid-often": Counter({"uid-victim": 2}), "uid-first": Counter({"uid-victim": 1})}
+    needed_by = s.needed_by("uid-victim", "uid-first")
+    assert needed_by.info.uid == "uid-next"
+    s.transfer_reclaim("uid-first", "uid-victim", needed_by)
+    assert (s.reclaims("uid-first", "uid-victim"), s.reclaims("uid-next", "uid-victim")) == (0, priority)

@@ -35,7 +35,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.backfill import Backfilling
-from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, is_change, run_cycle
 from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
@@ -158,6 +158,8 @@ class Scheduler:
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)
         self._quota_cache.requeue_within_reach(sorted(again | concerned), now)
         self._quota_cache.requeue_within_reach(sorted(without_preemptors), now, preemptors=False)
+        for taker in filter(is_change, takers):
+            self._quota_cache.quota_taken(taker.cluster_queue)
         backfills = self._backfilling is not None
         outcomes.retry_at_rest(self._quota_cache.state, self._quota_cache.queues, takers, backfills=backfills)
         self._quota_cache.report_reasons()

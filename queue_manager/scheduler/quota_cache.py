@@ -56,6 +56,7 @@ from queue_manager.scheduling.holdings import Holding, holding_of, reserves_quot
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_tree import QuotaNode
 from queue_manager.scheduling.workload_info import Info, RequestReader
 
 SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
@@ -112,6 +113,8 @@ class QuotaCache:
         self._settings = settings
         self._readers: dict[str, RequestReader] = {}  # by namespace
         self._stale = StaleMessages(settings.pending_reason_period)
+        self._taken_from: set[QuotaNode] = set()  # roots of quota trees of which quota was taken in this turn
+        self._refresh_timer: asyncio.TimerHandle | None = None
         configure(self.state, self.queues, settings)
 
     # --- used by the scheduler ---
@@ -224,24 +227,34 @@ class QuotaCache:
         if self._settings.tries_all:
             self.queues.requeue_inadmissible(cluster_queues, now, preemptors=preemptors)
             return
-        idle = not self._stale
         left = outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now, preemptors=preemptors)
         self._stale.add(left, self._time())
-        if idle and self._stale:
+        self._refresh_later()
+
+    def quota_taken(self, cluster_queue: str) -> None:
+        """After an admission or preemption: bring the messages of those that stay refused up to date, likewise."""
+        queue = self.state.queues.get(cluster_queue)
+        if queue is not None and not self._settings.tries_all:
+            self._taken_from.add(queue.node.root)
             self._refresh_later()
 
     def _refresh_later(self) -> None:
-        asyncio.get_running_loop().call_later(self._stale.turn_seconds, self._refresh)
+        if self._refresh_timer is None and (self._stale or self._taken_from):
+            loop = asyncio.get_running_loop()
+            self._refresh_timer = loop.call_later(self._stale.turn_seconds, self._refresh)
 
     def _refresh(self) -> None:
         """Try the refused Workloads again whose messages are due, if the quota in use has changed."""
+        self._refresh_timer = None
+        around = (node.name for root in self._taken_from for node in root.below() if not node.is_cohort)
+        self._stale.add([name for name in around if self.queues.has_refused(name)], self._time())
+        self._taken_from.clear()
         cluster_queues, turns = self._stale.take(self._time())
         for name in cluster_queues:
             self.queues.refresh(name, turns)
         if cluster_queues:
             self.changed.set()
-        if self._stale:
-            self._refresh_later()
+        self._refresh_later()
 
     @staticmethod
     def _time() -> float:

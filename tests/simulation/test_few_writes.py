@@ -227,6 +227,26 @@ def test_changed_numbers_are_written_once_in_a_period_and_are_right_after_it() -
     run_virtual(scenario())
 
 
+def test_numbers_are_right_a_period_after_others_have_taken_quota() -> None:
+    async def scenario() -> None:
+        async with crowd() as c:
+            await c.cluster.queues("3")
+            await c.create("runs", 1)
+            await c.create("all", 3)
+            await c.cluster.until(lambda: c.message("all"), FULL.format(1))
+            for number in range(2):
+                await c.create(f"one{number}", 1)
+            await c.cluster.until(lambda: admitted(c), 3)
+            await asyncio.sleep(1.05 * PERIOD)
+            assert await c.message("all") == FULL.format(3)
+            assert c.writes()["reason_refresh"] == 1
+            revision = c.world.store.revision
+            await asyncio.sleep(3 * PERIOD)
+            assert c.world.store.revision == revision, "nothing is written at rest"
+
+    run_virtual(scenario())
+
+
 def test_a_workload_that_is_held_back_by_backfilling_says_so_at_once() -> None:
     """The reason WaitingForQuota stays; that quota is kept for another one is no change of numbers."""
 

@@ -34,6 +34,7 @@ from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.equal_workloads import PendingReason
+from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
 from queue_manager.queueing.refresh_turns import phase_of
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections, report
@@ -209,7 +210,8 @@ class PendingReasons:
                 self._retry_after(info, self._rejections.record(self._workloads.by_uid(info.uid), error))
 
         component = event_reasons.SCHEDULER_COMPONENT
-        self._writer.explain(workload, write, component, cause, slot=SLOT, failed=failed)
+        never = finding.refusal is not None and finding.refusal.reason in NEVER_FITS_REASONS
+        self._writer.explain(workload, write, component, cause, slot=SLOT, failed=failed, never=never)
 
     def _retry_after(self, info: Info, seconds: float) -> None:
         """Do not write the reason of this Workload again for `seconds`, however often its queue changes."""

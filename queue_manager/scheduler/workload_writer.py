@@ -44,6 +44,7 @@ class _PendingWrite(NamedTuple):
     failed: Callable[[Exception], None]
     follows: CauseId | None  # the change from which the transition follows
     slot: str = ""  # of an explanation: a newer one of the same slot replaces it
+    never: bool = False  # it says that the Workload can never start as it is
 
 
 class WorkloadWriter:
@@ -102,15 +103,17 @@ class WorkloadWriter:
         *,
         slot: str,
         failed: Callable[[Exception], None],
+        never: bool = False,
     ) -> None:
         """Have a transition applied when no urgent write is queued, or together with one.
 
         It replaces an earlier one of the same `slot` that is still queued. `failed` is called with what `write` raises.
+        `never`: it says that the Workload can never start as it is.
         """
         key = workload.metadata.key
         self._remove(key, slot)
         uid = workload.metadata.uid
-        self._add(key, _PendingWrite(uid, transition, component, cause, _ignore, failed, CURRENT.get(), slot))
+        self._add(key, _PendingWrite(uid, transition, component, cause, _ignore, failed, CURRENT.get(), slot, never))
         self._explanation_added.set()
 
     def withdraw(self, key: Key, slot: str) -> None:
@@ -121,7 +124,7 @@ class WorkloadWriter:
 
     def _add(self, key: Key, write: _PendingWrite) -> None:
         self._pending.setdefault(key, []).append(write)
-        self._queue.add(key, self._loop.time(), explains=write.cause.explains)
+        self._queue.add(key, self._loop.time(), explains=write.cause.explains, never=write.never)
         self._start_writes()
 
     def _put_back(self, key: Key, write: _PendingWrite) -> None:

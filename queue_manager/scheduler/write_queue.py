@@ -13,6 +13,8 @@ Urgent writes go first, in order of arrival. Explaining ones take what is left, 
     for example 50 per second that take 2 ms each, or 5 that take 20 ms
     none while BUSY_WRITES urgent writes are queued or under way
     at most EXPLAINING_SLOTS at a time
+    however many urgent writes there are, one per NEVER_PAUSE_SECONDS says of a Workload that it can never start as it
+    is: waiting does not help its user
     beside urgent writes without end, one in FAIR_TURN writes is an explanation older than BUSY_PERIODS periods
 
 So a burst of arrivals is admitted before it is explained, most explanations are dropped because their Workload has been
@@ -33,6 +35,7 @@ EXPLAINING_SLOTS = 10  # of them
 EXPLANATIONS_PER_SECOND = 20.0
 POSTPONED = 10.0  # times the duration of an urgent write
 MOST_POSTPONED_SECONDS = 1.0
+NEVER_PAUSE_SECONDS = 1.0
 BUSY_WRITES = 4
 BUSY_PERIODS = 10
 BURST = 20  # explanations without a pause, after as many as that were not needed
@@ -47,11 +50,13 @@ class WriteQueue:
         self.period = period
         self._urgent: OrderedDict[Key, None] = OrderedDict()
         self._explaining: OrderedDict[Key, float] = OrderedDict()  # since when
+        self._never: dict[Key, None] = {}  # those of Workloads that can never start as they are
         self._writing: dict[Key, bool] = {}  # True: it is an explanation
         self._begun: dict[Key, float] = {}  # when the write of an urgent key has begun
         self._added: dict[Key, bool] = {}  # while writing; True: an explanation
         self._taken = 0
         self._next_explanation = 0.0
+        self._next_never = 0.0
 
     def __len__(self) -> int:
         """Queued keys, without those that are being written."""
@@ -67,34 +72,41 @@ class WriteQueue:
         """Whether so many urgent writes wait for the API server that an explanation would delay them."""
         return self.urgent >= BUSY_WRITES
 
-    def add(self, key: Key, now: float, *, explains: bool) -> None:
-        """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent."""
+    def add(self, key: Key, now: float, *, explains: bool, never: bool = False) -> None:
+        """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent.
+
+        `never`: it says that the Workload can never start as it is.
+        """
         if key in self._writing:
             self._added[key] = explains and self._added.get(key, True)
         elif not explains:
-            self._explaining.pop(key, None)
+            self.discard(key)
             self._urgent.setdefault(key)
         elif key not in self._urgent:
             self._explaining.setdefault(key, now)
+            if never:
+                self._never.setdefault(key)
 
     def discard(self, key: Key) -> None:
         """Remove a queued explanation: there is nothing left to write."""
         self._explaining.pop(key, None)
+        self._never.pop(key, None)
 
     def take(self, now: float) -> Key | None:
         """The next key to write, to be followed by `begin` and `done`; None if none may be written now."""
         if len(self._writing) >= SLOTS:
             return None
-        explains = self._takes_explanation(now)
-        if not explains and not self._urgent:
+        key = self._explanation(now)
+        if key is None and not self._urgent:
             return None
-        key, _ = (self._explaining if explains else self._urgent).popitem(last=False)
         self._taken += 1
-        self._writing[key] = explains
-        if explains:
+        if key is not None:
+            self.discard(key)
+            self._writing[key] = True
             self._postpone(self._pause(now), now)
-        else:
-            self._begun[key] = now
+            return key
+        key, _ = self._urgent.popitem(last=False)
+        self._writing[key], self._begun[key] = False, now
         return key
 
     def begin(self, key: Key) -> None:
@@ -113,21 +125,28 @@ class WriteQueue:
 
     def wake_at(self, now: float) -> float | None:
         """When `take` may return an explanation for which only the pace is missing; None: not before a change."""
-        if not self._has_explanation or len(self._writing) >= SLOTS or self.is_busy:
+        if not self._has_explanation or len(self._writing) >= SLOTS:
             return None
-        return max(now, self._next_explanation)
+        paces = [*([] if self.is_busy else [self._next_explanation]), *([self._next_never] if self._never else [])]
+        return max(now, min(paces)) if paces else None
 
     @property
     def _has_explanation(self) -> bool:
         """Whether an explanation is queued that may have a slot."""
         return bool(self._explaining) and self._explaining_slots_used() < EXPLAINING_SLOTS
 
-    def _takes_explanation(self, now: float) -> bool:
+    def _explanation(self, now: float) -> Key | None:
+        """The explanation to write now; None if none may be written before the next urgent one."""
         if not self._has_explanation:
-            return False
-        if self._taken % FAIR_TURN == 0 and now >= self._oldest() + self.period * BUSY_PERIODS:
-            return True
-        return not self._urgent and (self.period <= 0 or (not self.is_busy and now >= self._next_explanation))
+            return None
+        is_overdue = self._taken % FAIR_TURN == 0 and now >= self._oldest() + self.period * BUSY_PERIODS
+        is_due = self.period <= 0 or (not self.is_busy and now >= self._next_explanation)
+        if is_overdue or (not self._urgent and is_due):
+            return next(iter(self._explaining))
+        if now < self._next_never or not self._never:
+            return None
+        self._next_never = now + NEVER_PAUSE_SECONDS
+        return next(iter(self._never))
 
     def _explaining_slots_used(self) -> int:
         return sum(self._writing.values())

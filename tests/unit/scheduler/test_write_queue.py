@@ -153,6 +153,17 @@ def test_explanations_are_fewer_the_longer_urgent_writes_take(per_second: int, s
     assert later  # soon after the last urgent write
 
 
+def test_beside_any_urgent_writes_one_per_second_says_never() -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(BUSY_WRITES):  # none is answered
+        queue.add(Key("ns", f"urgent-{number}"), 0.0, explains=False)
+        queue.take(0.0)
+    for number in range(20):
+        queue.add(key(number), 0.0, explains=True, never=number >= 15)
+    assert [name for tick in range(31) for name in taken(queue, tick / 10)] == ["w15", "w16", "w17", "w18"]
+    assert queue.wake_at(3.0) == 4.0
+
+
 @pytest.mark.parametrize("count", [10, 1_000, 15_000])
 def test_each_explanation_is_written_within_the_period(count: int) -> None:
     queue = WriteQueue(PERIOD)

@@ -9,6 +9,8 @@ its message ("2 more needed"). So:
     neither                     nothing is written, and a queued write is withdrawn
     found while another         it is compared with that one when that is in the cache
     reason is being written
+    the life cycle has set      the refusal that stands is written again
+    PendingEvaluation since
 
 (*) also to and from "kept for a workload that is ordered before it": the reason stays WaitingForQuota, but not why.
 

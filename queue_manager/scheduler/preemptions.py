@@ -149,7 +149,7 @@ class Preemptions:
             return None
         if evicted_for is not None:
             if evicted_for.info.uid != decision.info.uid:
-                state.transfer_reclaim(decision.info.uid, holding.uid, evicted_for)
+                state.transfer_reclaim(decision.info.uid, holding, evicted_for.info)
             self._record(holding, evicted_for)
         return latest
 

@@ -30,7 +30,6 @@ from typing import TypeVar
 
 from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
-from queue_manager.scheduling.preemption_candidates import NO_VICTIMS
 from queue_manager.scheduling.quota_state import MOST_RECLAIMS, QueueState, SchedulerState, is_usage_based
 from queue_manager.scheduling.quota_tree import (
     FlavorResource,
@@ -452,8 +451,7 @@ def _needs_its_last_victims(state: SchedulerState, queue: QueueState, reservatio
     may_stop = queue.queue.spec.preemption.within_cluster_queue != policy_values.NEVER
     if may_stop or queue.name != reservation.cluster_queue:
         return False
-    before = state.preempted.get(reservation.info.uid, NO_VICTIMS)
-    return any(before.get(uid, 0) >= MOST_RECLAIMS for uid in reservation.victims)
+    return any(state.reclaims(reservation.info.uid, uid) >= MOST_RECLAIMS for uid in reservation.victims)
 
 
 def _is_before(state: SchedulerState, queue: QueueState, one: Info, other: Info) -> bool:

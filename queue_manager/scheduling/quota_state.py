@@ -33,6 +33,7 @@ from queue_manager.scheduling.holdings import Holding, Ranking, Reservation, Usa
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
 from queue_manager.scheduling.usage_decay import WeightedUsage
+from queue_manager.scheduling.workload_info import Info
 
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
@@ -336,12 +337,13 @@ class SchedulerState:
         if self.reclaims(uid, other) > 0:
             self.preempted[uid][other] -= 1
 
-    def transfer_reclaim(self, uid: str, other: str, preemptor: Reservation) -> None:
-        """Count the stop of `other` for another preemptor than the one for which it was decided, and counted."""
-        self.take_back_reclaim(uid, other)
-        holding = self.holdings.get(other)
-        if holding is not None and holding.priority >= preemptor.info.priority:
-            self.count_reclaims(preemptor.info.uid, [other])
+    def transfer_reclaim(self, uid: str, victim: Holding, preemptor: Info) -> None:
+        """Count the stop of a Workload, which may be over, for another preemptor than the one for which it was decided,
+        and counted: `uid`.
+        """
+        self.take_back_reclaim(uid, victim.uid)
+        if victim.priority >= preemptor.priority:
+            self.count_reclaims(preemptor.uid, [victim.uid])
 
     def needed_by(self, victim: str, decided_for: str) -> Reservation | None:
         """What is kept for the preemptor that waits for the end of this Workload: the one for which that was decided,

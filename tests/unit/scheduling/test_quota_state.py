@@ -258,12 +258,14 @@ def test_a_victim_is_needed_by_its_preemptor_or_else_by_another_one(ended, found
 def test_a_stop_that_others_need_counts_for_the_one_that_may_take_quota_once_more(priority):
     """`first` decided it, and does not wait any more; `often` has taken quota from the victim as often as it may."""
     s = SchedulerState()
-    victim = pending("victim")
-    s.hold(Holding(victim.uid, victim.key, "cq", victim.queue, {}, admitted=True, priority=priority))
+    info = pending("victim")
+    victim = Holding(info.uid, info.key, "cq", info.queue, {}, admitted=True, priority=priority)
+    s.hold(victim)
     for name in ("often", "next"):
         s.reserve(Reservation(pending(name, priority=1), "cq", {}, 0, {"uid-victim": "InCohortReclamation"}))
     s.preempted = {"uid-often": Counter({"uid-victim": 2}), "uid-first": Counter({"uid-victim": 1})}
     needed_by = s.needed_by("uid-victim", "uid-first")
     assert needed_by.info.uid == "uid-next"
-    s.transfer_reclaim("uid-first", "uid-victim", needed_by)
+    s.release(victim.uid)  # without a Job the write of the eviction releases it
+    s.transfer_reclaim("uid-first", victim, needed_by.info)
     assert (s.reclaims("uid-first", "uid-victim"), s.reclaims("uid-next", "uid-victim")) == (0, priority)

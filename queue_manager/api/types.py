@@ -150,7 +150,8 @@ class RequeueHistory(Record):
 
     `pod_cause`: why the pods of a failed Job failed. `ran_seconds`: how long all ended attempts together held quota.
     `inactive_seconds`: how long the Workload was deactivated and without quota, apart from the present deactivation,
-    which counts from `inactive_since`.
+    which counts from `inactive_since`. `spared`: the UIDs of Workloads that it may not preempt once more, although
+    their attempts do not record all the times that it has.
     """
 
     since: datetime | None = None
@@ -159,6 +160,7 @@ class RequeueHistory(Record):
     ran_seconds: int = 0
     inactive_seconds: int = 0
     inactive_since: datetime | None = None
+    spared: tuple[str, ...] = ()
 
 
 class WorkloadStatus(Record):

@@ -4,7 +4,8 @@ Conditions keep only the newest transition, and Events expire after an hour; thi
 as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
 in which they became ready resets that. It keeps why the pods of a failed Job failed, because the pods may be deleted.
 And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. After a restart it
-shows how often a Workload has preempted which others. BEHAVIOUR.md#q40-requeue-history.
+shows how often a Workload has preempted which others: their attempts name it, and it names itself those that it may not
+preempt once more because of preemptions that ended before they were written. BEHAVIOUR.md#q40-requeue-history.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from job_controller.pod_facts import INT32_MAX
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, RequeueHistory, Workload
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 
 MAX_ATTEMPTS = 10  # kept per Workload
+MAX_SPARED = 64
 
 
 def record(
@@ -34,8 +37,10 @@ def record(
     """Append the attempt that ends now, if Admitted is True. Call it before the conditions are reset.
 
     `pod_cause`: why its pods were not ready. The eviction deletes them, and with them their status. `preemptor`: the
-    UID of the Workload for which it ends.
+    UID of the Workload for which it ends. After any other end how often it has preempted others begins anew.
     """
+    if reason != reasons.PREEMPTED:
+        spare(draft, ())
     admitted = draft.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         return
@@ -60,21 +65,44 @@ def record_failure(draft: Draft, pod_cause: str) -> None:
     draft.put(requeue_history=msgspec.structs.replace(known, pod_cause=pod_cause))
 
 
-def preemptions(workloads: Collection[Workload]) -> dict[str, Counter[str]]:
-    """How often each of these Workloads has preempted which others of no lower priority, as their attempts record it.
+def spare(draft: Draft, uids: Collection[str]) -> None:
+    """Store which others the Workload may not preempt once more, although their attempts do not show it; MAX_SPARED at
+    most.
+    """
+    known, spared = draft.status.requeue_history or RequeueHistory(), tuple(sorted(uids)[:MAX_SPARED])
+    if known.spared != spared:
+        draft.put(requeue_history=msgspec.structs.replace(known, spared=spared))
 
-    By UIDs. Counted are preemptions since the preemptor was last stopped for another reason than a preemption.
+
+def preemptions(workloads: Collection[Workload]) -> dict[str, Counter[str]]:
+    """How often each of these Workloads has preempted which others of no lower priority, by UIDs.
+
+    Counted are preemptions since the preemptor was last stopped for another reason than a preemption.
     """
     by_uid = {workload.metadata.uid: workload for workload in workloads}
     found: dict[str, Counter[str]] = {}
     for uid, victim in by_uid.items():
-        for attempt in _attempts(victim):
-            preemptor = by_uid.get(attempt.preemptor)
-            if preemptor is None or (victim.spec.priority or 0) < (preemptor.spec.priority or 0):
-                continue
-            if _is_later(attempt, _attempts(preemptor)):
-                found.setdefault(attempt.preemptor, Counter())[uid] += 1
+        for preemptor in {attempt.preemptor for attempt in _attempts(victim)} & by_uid.keys():
+            if times := times_preempted(victim, by_uid[preemptor]):
+                found.setdefault(preemptor, Counter())[uid] = times
+    for uid, workload in by_uid.items():
+        for other in spared(workload):
+            found.setdefault(uid, Counter())[other] = MOST_RECLAIMS
     return found
+
+
+def times_preempted(victim: Workload, preemptor: Workload) -> int:
+    """How often the victim was preempted for another one of no higher priority, as its attempts record it."""
+    if (victim.spec.priority or 0) < (preemptor.spec.priority or 0):
+        return 0
+    uid, others = preemptor.metadata.uid, _attempts(preemptor)
+    return sum(attempt.preemptor == uid and _is_later(attempt, others) for attempt in _attempts(victim))
+
+
+def spared(workload: Workload) -> tuple[str, ...]:
+    """The UIDs of those that the Workload may not preempt once more, as its own status records it."""
+    history = workload.status.requeue_history
+    return history.spared if history is not None else ()
 
 
 def _attempts(workload: Workload) -> tuple[Attempt, ...]:

@@ -80,24 +80,14 @@ class Draft:
         """Whether the edited status differs from the original."""
         return self.status != self.original.status
 
-    @property
-    def _was_inactive(self) -> bool:
-        before = self.original.status.requeue_history
-        return before is not None and before.inactive_since is not None
-
     def patch(self) -> Json:
         """A JSON merge patch of /status, with the resourceVersion as precondition (409 after any other write)."""
         meta = self.original.metadata
-        status = {
-            wire_name: _wire(getattr(self.status, name))
-            for name, wire_name in _FIELDS
-            if getattr(self.status, name) != getattr(self.original.status, name)
-        }
-        if "requeueState" in status and self.status.requeue_state is not None:
-            status["requeueState"] = {"count": None, "requeueAt": None, **status["requeueState"]}
-        if "requeueHistory" in status and self.status.requeue_history is not None:
-            optional = {"since": None, **({"inactiveSince": None} if self._was_inactive else {})}
-            status["requeueHistory"] = {**optional, **(status["requeueHistory"] or {})}
+        status = {}
+        for name, wire_name in _FIELDS:
+            before, after = getattr(self.original.status, name), getattr(self.status, name)
+            if before != after:
+                status[wire_name] = _merging(_wire(before), _wire(after))
         return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
 
 
@@ -115,6 +105,13 @@ def make_condition(
         observed_generation=generation,
         last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
     )
+
+
+def _merging(before: Json, after: Json) -> Json:
+    """The part of a merge patch that makes `before` into `after`: the fields that are gone become null."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    return {**dict.fromkeys(before, None), **after}
 
 
 def _wire(value: object) -> Json:

@@ -153,6 +153,7 @@ class Scheduler:
                 case Refuse():
                     self._trail.record("refused", outcome)
                     ended.append(self._refuse(outcome))
+                    self._preemptions.record_spared(outcome.info)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
         again, without_preemptors = outcomes.retried_after(ended)
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)

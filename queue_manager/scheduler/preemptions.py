@@ -9,7 +9,8 @@
 
 A victim counts as evicted from the decision on, so that no second preemption is issued for it while the write is under
 way. A write that fails is undone after a delay: the victim counts as running again, and the preemptor is judged anew.
-After a crash the store has the record: evictions that name the preemptor, and its reason.
+After a crash the store has the record: evictions that name the preemptor, its reason, and which others it may not
+preempt once more.
 BEHAVIOUR.md#q49-carrying-out-a-preemption.
 """
 
@@ -25,7 +26,7 @@ from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle import requeue_history, transitions
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.write_causes import Cause
@@ -36,12 +37,14 @@ from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.holdings import Holding, Reservation, reserves_quota
-from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS, SchedulerState
 from queue_manager.scheduling.victim_search import Victim
+from queue_manager.scheduling.workload_info import Info
 
 T = TypeVar("T")
 
 CONCURRENT_EVICTIONS = 8
+SLOT = "spared"
 PREEMPTED_WORKLOADS = "kueue_preempted_workloads_total"
 
 
@@ -80,6 +83,32 @@ class Preemptions:
             task = self._evictions[victim.holding.uid] = self._start(self._evict(decision, victim))
             task.add_done_callback(partial(self._ended, victim.holding.uid))
         self._start(self._report(decision))
+
+    def record_spared(self, info: Info) -> None:
+        """Have it written which others a refused Workload may not preempt once more, if their attempts do not show it.
+
+        A preemption that ends before it is written counts too: without a record it would be forgotten after a restart.
+        """
+        workload = self._workloads.by_uid(info.uid)
+        if workload is None or not (requeue_history.spared(workload) or self._quota_cache.state.spared_by(info.uid)):
+            return
+        draft = Draft(workload, self._runtime.clock.now())
+        self._spare(draft)
+        if draft.changed:  # a write that fails is tried again at the next refusal
+            failed = partial(report, text="which others it may not preempt could not be written", info=info)
+            component = event_reasons.SCHEDULER_COMPONENT
+            self._writer.explain(workload, self._spare, component, Cause.REASON, slot=SLOT, failed=failed)
+
+    def _spare(self, draft: Draft) -> None:
+        workload, state = draft.workload, self._quota_cache.state
+        if waits(workload):
+            known = requeue_history.spared(workload)
+            spent = state.spared_by(workload.metadata.uid)
+            requeue_history.spare(draft, [uid for uid in spent if uid in known or self._is_unrecorded(uid, workload)])
+
+    def _is_unrecorded(self, victim: str, preemptor: Workload) -> bool:
+        workload = self._workloads.by_uid(victim) if victim not in self._evictions else None
+        return workload is not None and requeue_history.times_preempted(workload, preemptor) < MOST_RECLAIMS
 
     def _ended(self, victim: str, task: asyncio.Task[str]) -> None:
         if self._evictions.get(victim) is task:  # not decided again meanwhile

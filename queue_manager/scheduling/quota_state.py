@@ -36,6 +36,7 @@ from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info
 
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
+NOT_YET = Counter[str]()  # a Workload has not preempted any other; do not change it
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
 
 
@@ -330,7 +331,11 @@ class SchedulerState:
 
     def reclaims(self, uid: str, other: str) -> int:
         """How often a Workload has taken quota from another one of no lower priority."""
-        return self.preempted.get(uid, Counter())[other]
+        return self.preempted.get(uid, NOT_YET)[other]
+
+    def spared_by(self, uid: str) -> list[str]:
+        """The uids of those of no lower priority from which a Workload has taken quota as often as it may."""
+        return [other for other, count in self.preempted.get(uid, NOT_YET).items() if count >= MOST_RECLAIMS]
 
     def take_back_reclaim(self, uid: str, other: str) -> None:
         """Count once less that a Workload takes quota from another one: that was not stopped for it."""

@@ -13,7 +13,6 @@ from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.preemption_advice import NO_WAYS
-from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
@@ -173,10 +172,6 @@ def _waits_for_victims(found: Judgement) -> Text:
     may_lose = isinstance(found.outcome, Preempt) and found.outcome.assignment.borrow > 0 and found.rivals
     unless = ", unless another ClusterQueue of its cohort takes its own quota" if may_lose else ""
     changes = (f"all pods of {those} have stopped{unless}",)
-    if found.reclaims:
-        have = "has" if victims == 1 else "have"
-        twice = f"unless it {have} been stopped for it {MOST_RECLAIMS} times before"
-        return f"{victims} {stop} about to be stopped to make room for it, {twice}.", changes
     return f"{victims} {stop} being stopped to make room for it.", changes
 
 

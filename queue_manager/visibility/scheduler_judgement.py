@@ -114,8 +114,6 @@ class Judgement:
     `beside`: the StrictFIFO ClusterQueue for whose first Workload quota is withheld that this one waits for, or "".
     `unchecked`: how many others hold quota and wait for admission checks, while blockAdmission holds back this one.
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
-    `reclaims`: whether a victim of no lower priority has yet to be evicted. It is not, if that has been decided
-    MOST_RECLAIMS times; the store records only the times that it was.
     """
 
     reason: str
@@ -136,7 +134,6 @@ class Judgement:
     beside: str = ""
     unchecked: int = 0
     rivals: bool = False
-    reclaims: bool = False
     by_usage: bool = False
 
 
@@ -251,7 +248,6 @@ class ClusterState:
         return Place(len(before) + 1, len(pending), before.count(info.queue) + 1, Counter(before))
 
     def _settle(self, name: str, info: Info, place: Place | None) -> Judgement:
-        running = {holding.uid for holding in self.state.holdings.values() if not holding.evicted}
         decided = self._rehearsal.settle()
         outcome, head, twin = decided.get(info.uid), None, None
         if outcome is None and self.queues.bypassed(info.key) is not None:
@@ -291,7 +287,6 @@ class ClusterState:
             beside=self._beside(name, info, shown) if is_short else "",
             unchecked=self.state.unchecked if reason == reasons.WAITING_FOR_PODS_READY else 0,
             rivals=self._has_rivals(name),
-            reclaims=_reclaims(outcome, running),
             by_usage=self.queues.is_ordered_by_usage(name),
         )
 
@@ -462,12 +457,6 @@ def _why_not(outcome: Outcome) -> str:
 def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> bool:
     same = outcome.cluster_queue == cluster_queue and outcome.info.shape == info.shape
     return same and isinstance(outcome, Refuse) and outcome.retry is Retry.CHANGE
-
-
-def _reclaims(outcome: Outcome, running: Collection[str]) -> bool:
-    """Whether one of these, which run, is a victim of no lower priority."""
-    victims = [victim.holding for victim in outcome.victims] if isinstance(outcome, Preempt) else []
-    return any(victim.uid in running and victim.priority >= outcome.info.priority for victim in victims)
 
 
 def victims_of(judgement: Judgement) -> int:

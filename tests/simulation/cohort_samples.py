@@ -190,7 +190,7 @@ class Sampler:
             found, said = ClusterState(objects, self._settings, now).judge(w), published(w)
             if is_quiet and found.head is None:
                 self.checked["L1 quiet"] += 1
-                if found.reason in DECIDED and not found.reclaims:
+                if found.reason in DECIDED:
                     raise Broken(f"L1: {w.metadata.name} waits, and nothing stops it: {found.reason} {found.message}")
             given = self._given.setdefault(w.metadata.uid, deque())
             given.append((now, ANY if stops or found.head or found.twin else found.reason, said))

@@ -12,7 +12,7 @@ from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL
 from queue_manager.configuration import loads
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual_time import run_virtual
-from tests.local.queue.cluster import API, NS, Cluster, cluster
+from tests.local.queue.cluster import API, NS, RUNS_WITHOUT_END, Cluster, cluster
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 SHARING = "fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}\n"
@@ -150,6 +150,37 @@ def test_a_circle_of_preemptions_ends_with_its_own_quota_in_the_hands_of_its_own
             assert list(await evictions(c)) == ["lent"]
 
     run_virtual(scenario())
+
+
+def test_preemptions_that_end_before_they_are_written_count_after_a_restart_too() -> None:
+    """`whole` reclaims from `wide`, which preempts it by its share, twice within one instant: none of it is written."""
+
+    async def scenario() -> None:
+        async with cluster(INITIAL, **dict.fromkeys(("narrow", "wide", "whole"), RUNS_WITHOUT_END)) as c:
+            await c.apply_class("high", 3)
+            policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+            spec = {"cohortName": "all", "preemption": policy}
+            await c.queues("1", **spec)
+            for name, cpu in (("lender", "1"), ("other", "2")):
+                await add_queue(c, name, cpu, **spec, fairSharing={"weight": "500m"})
+            await c.submit("narrow", cpu="2", queue="other")
+            await c.until(c.running, ["narrow"])
+            await c.submit("wide", cpu="4")
+            await c.submit("whole", cpu="4", queue="other", labels={"kueue.x-k8s.io/priority-class": "high"})
+            for starts in (0, 1):
+                if starts:
+                    await c.world.kill()
+                    await c.world.start()
+                await asyncio.sleep(60)
+                assert await c.running() == ["whole"]
+                assert await evictions(c) == {"narrow": "InClusterQueue"}
+                assert (await c.workload("wide"))["status"]["requeueHistory"] == {"spared": [await uid(c, "whole")]}
+
+    run_virtual(scenario())
+
+
+async def uid(c: Cluster, job: str) -> str:
+    return (await c.workload(job))["metadata"]["uid"]
 
 
 async def evictions(c: Cluster) -> dict[str, str]:

@@ -225,6 +225,10 @@ class RequeueHistory(ApiModel):
     inactive_since: Time | None = None
     """Since when it is deactivated and holds no quota. Unset: it is active, or its Job is still being stopped."""
 
+    spared: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64), ATOMIC] | None = None
+    """The UIDs of workloads that it may not preempt once more, although their attempts do not record all the times that
+    it has: some preemptions end before they are written."""
+
 
 class UnhealthyNode(ApiModel):
     """A node that failed while a pod of the workload ran on it."""

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from queue_manager.api.types import Workload
-from queue_manager.lifecycle.requeue_history import preemptions
+from queue_manager.api.types import Workload, WorkloadStatus
+from queue_manager.lifecycle.requeue_history import preemptions, record, spared
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Tree = dict[str, Any]
@@ -49,3 +51,25 @@ def test_victims_of_a_lower_priority_do_not_count(priority: int, count: Tree) ->
 def test_what_was_before_the_preemptor_was_stopped_counts_only_if_it_was_preempted(reason: str, count: Tree) -> None:
     victim = workload("v", attempt(1, preemptor="p"), attempt(5, preemptor="p"))
     assert preemptions([victim, workload("p", attempt(3, reason))]) == {"p": count}
+
+
+def spares(uid: str, *others: str) -> Workload:
+    status = {"requeueHistory": {"attempts": [attempt(1)], "spared": others}}
+    return msgspec.structs.replace(workload(uid), status=msgspec.convert(status, WorkloadStatus))
+
+
+def test_one_that_is_spared_counts_as_preempted_as_often_as_allowed_also_if_it_is_gone() -> None:
+    victim = workload("v", attempt(1, preemptor="p"))
+    assert preemptions([victim, spares("p", "v", "gone")]) == {"p": {"v": MOST_RECLAIMS, "gone": MOST_RECLAIMS}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "left"), [("PodsReadyTimeout", ()), ("Preempted", ("v",))], ids=["another reason", "preempted"]
+)
+def test_a_stop_for_another_reason_than_a_preemption_ends_what_is_spared(reason: str, left: tuple[str, ...]) -> None:
+    draft = Draft(spares("p", "v"), START)
+    record(draft, reason, "")
+    assert spared(draft.workload) == left
+    patch = draft.patch()["status"].get("requeueHistory", {})
+    assert patch.get("spared", "unchanged") == ("unchanged" if left else None)
+    assert len(patch.get("attempts", ())) == (0 if left else 1)

@@ -29,6 +29,7 @@ from tests.unit.visibility.test_explain_record import NAMESPACES, explained, hol
 FAIR = WorkloadSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 STRICT = cluster_queue(queueingStrategy="StrictFIFO", namespaceSelector={})
 QUOTAS = {"cq": "2", "other": "2", "lent": "0"}
+SPENT = "ReclaimedBefore"
 
 
 def in_cohort(
@@ -142,33 +143,22 @@ def test_a_preemptor_that_borrows_may_lose_its_claim_to_an_owner() -> None:
     assert alone.changes == ["all pods of that Workload have stopped"]
 
 
-@pytest.mark.parametrize(
-    ("priority", "sentence"),
-    [
-        (0, "1 Workload is being stopped to make room for it."),
-        (5, "1 Workload is about to be stopped to make room for it, unless it has been stopped for it 2 times before."),
-    ],
-)
-def test_what_only_the_manager_knows_of_a_victim_of_no_lower_priority_is_left_open(priority, sentence) -> None:
-    """A Workload reclaims quota from the same one twice at most; the store does not say how often it has."""
-    policy = {"reclaimWithinCohort": "Any"}
-    runs = holding("r", "4", cluster_queue="lent", priority=priority)
-    assert in_cohort(workload(priority=3), runs, preemption=policy).sentence == sentence
-    evicted = in_cohort(workload(), victim(workload(), "4"), preemption=policy)
-    assert evicted.sentence == "1 Workload is being stopped to make room for it."
-
-
-@pytest.mark.parametrize(("times", "verdict"), [(1, "Chosen"), (2, "ReclaimedBefore")])
-def test_one_that_was_stopped_for_it_twice_is_not_stopped_again(times: int, verdict: str) -> None:
-    """Its attempts record for which Workload each of them ended."""
+@pytest.mark.parametrize(("times", "spares", "verdict"), [(1, False, "Chosen"), (2, False, SPENT), (0, True, SPENT)])
+def test_one_that_was_stopped_for_it_twice_is_not_stopped_again(times: int, spares: bool, verdict: str) -> None:
+    """Its attempts record for which Workload each of them ended, and the other one what they do not."""
     waiting, policy = workload(priority=3), {"reclaimWithinCohort": "Any"}
     attempts = [{"end": wire(n), "reason": "Preempted", "preemptor": waiting.metadata.uid} for n in range(times)]
     runs = holding("r", "4", cluster_queue="lent", priority=5)
     history = msgspec.convert({"attempts": attempts}, RequeueHistory)
     status = msgspec.structs.replace(runs.status, requeue_history=history)
+    if spares:
+        known = msgspec.convert({"spared": [runs.metadata.uid]}, RequeueHistory)
+        waiting = msgspec.structs.replace(
+            waiting, status=msgspec.structs.replace(waiting.status, requeue_history=known)
+        )
     found = in_cohort(waiting, msgspec.structs.replace(runs, status=status), preemption=policy)
     assert [row.verdict for row in found.preemptions] == [verdict]
-    assert (found.code == "WAIT/WaitingForQuota") is (times == 2)
+    assert (found.code == "WAIT/WaitingForQuota") is (verdict == SPENT)
 
 
 def test_who_waits_for_the_victims_of_another_may_be_overtaken() -> None:

@@ -1,9 +1,8 @@
 """Decides when the Events of a runtime may be written: after the writes that let work run.
 
 All recorders of a runtime share one pace, because they share the connections to the API server. At most IN_FLIGHT
-Events are written at a time, so half of the connections are left for other writes. During a backlog of those, and for
-BATCH_SECONDS after it, BATCH Events are written every BATCH_SECONDS: readers see them late but in order, with the times
-at which they were recorded. An API server at its limit has no backlog at some moments, but nothing to spare for Events.
+Events are written at a time, so half of the connections are left for other writes. During a backlog of those, BATCH
+Events are written every BATCH_SECONDS: readers see them late but in order, with the times at which they were recorded.
 They are written together, because a write that comes alone costs the API server and etcd up to twice as much as one
 among others: each wakes threads, and etcd has a transaction for whatever has arrived. If more than MAX_DEFERRED are
 pending, they are no longer deferred, so that none is dropped in a backlog that lasts.
@@ -30,7 +29,6 @@ class EventDeferral:
         self.pending = 0  # Events that are recorded and not written
         self._is_backlogged = is_backlogged
         self._slots = asyncio.Semaphore(IN_FLIGHT)
-        self._backlog_at = float("-inf")  # loop time at which there was a backlog
         self._batch_at = float("-inf")  # loop time at which the current batch starts
         self._left = 0  # Events that it still takes
 
@@ -38,15 +36,10 @@ class EventDeferral:
     async def turn(self) -> AsyncIterator[None]:
         """Enter the block when one Event may be written; the caller writes it inside."""
         async with self._slots:
-            now = asyncio.get_running_loop().time()
-            if self._is_deferred(now):
+            if self.pending <= MAX_DEFERRED and self._is_backlogged():
+                now = asyncio.get_running_loop().time()
                 await asyncio.sleep(self._start(now) - now)
             yield
-
-    def _is_deferred(self, now: float) -> bool:
-        if self._is_backlogged():
-            self._backlog_at = now
-        return now < self._backlog_at + BATCH_SECONDS and self.pending <= MAX_DEFERRED
 
     def _start(self, now: float) -> float:
         """Reserve a place in a batch of Events; return the time at which the batch starts, `now` or later."""

@@ -13,12 +13,12 @@ Urgent writes go first, in order of arrival. Explaining ones take what is left, 
     for example 50 per second that take 2 ms each, or 5 that take 20 ms
     none while BUSY_WRITES urgent writes are queued or under way
     at most EXPLAINING_SLOTS at a time
-    however many urgent writes there are, one per NEVER_PAUSE_SECONDS says of a Workload that it can never start as it
-    is: waiting does not help its user
-    beside urgent writes without end, one in FAIR_TURN writes is an explanation older than BUSY_PERIODS periods
+    however many urgent writes there are, one per STEADY_SECONDS: the oldest, if at most FEW are queued, or else after
+    BUSY_PERIODS periods. Those that say of a Workload that it can never start as it is are written at any time, and
+    count as NEVER_LEAD_SECONDS older: waiting does not help its user
 
 So a burst of arrivals is admitted before it is explained, most explanations are dropped because their Workload has been
-admitted meanwhile, and none waits forever.
+admitted meanwhile, and the few Workloads that wait beside a load without end say why.
 
 A Workload is written by one task at a time. Added while it is written, it is queued again afterwards; an urgent
 addition makes a queued explanation urgent, since one patch carries both. BEHAVIOUR.md#q39-status-writes.
@@ -35,11 +35,12 @@ EXPLAINING_SLOTS = 10  # of them
 EXPLANATIONS_PER_SECOND = 20.0
 POSTPONED = 10.0  # times the duration of an urgent write
 MOST_POSTPONED_SECONDS = 1.0
-NEVER_PAUSE_SECONDS = 1.0
-BUSY_WRITES = 4
+STEADY_SECONDS = 1.0
+NEVER_LEAD_SECONDS = 60.0
+FEW = 60
 BUSY_PERIODS = 10
+BUSY_WRITES = 4
 BURST = 20  # explanations without a pause, after as many as that were not needed
-FAIR_TURN = 8
 
 
 class WriteQueue:
@@ -54,9 +55,8 @@ class WriteQueue:
         self._writing: dict[Key, bool] = {}  # True: it is an explanation
         self._begun: dict[Key, float] = {}  # when the write of an urgent key has begun
         self._added: dict[Key, bool] = {}  # while writing; True: an explanation
-        self._taken = 0
         self._next_explanation = 0.0
-        self._next_never = 0.0
+        self._next_steady = 0.0
 
     def __len__(self) -> int:
         """Queued keys, without those that are being written."""
@@ -79,7 +79,7 @@ class WriteQueue:
         """
         if key in self._writing:
             self._added[key] = explains and self._added.get(key, True)
-        elif not explains:
+        elif not explains or self.period <= 0:
             self.discard(key)
             self._urgent.setdefault(key)
         elif key not in self._urgent:
@@ -99,7 +99,6 @@ class WriteQueue:
         key = self._explanation(now)
         if key is None and not self._urgent:
             return None
-        self._taken += 1
         if key is not None:
             self.discard(key)
             self._writing[key] = True
@@ -127,8 +126,8 @@ class WriteQueue:
         """When `take` may return an explanation for which only the pace is missing; None: not before a change."""
         if not self._has_explanation or len(self._writing) >= SLOTS:
             return None
-        paces = [*([] if self.is_busy else [self._next_explanation]), *([self._next_never] if self._never else [])]
-        return max(now, min(paces)) if paces else None
+        steady, _ = self._steady()
+        return max(now, steady if self.is_busy else min(steady, self._next_explanation))
 
     @property
     def _has_explanation(self) -> bool:
@@ -139,14 +138,23 @@ class WriteQueue:
         """The explanation to write now; None if none may be written before the next urgent one."""
         if not self._has_explanation:
             return None
-        is_overdue = self._taken % FAIR_TURN == 0 and now >= self._oldest() + self.period * BUSY_PERIODS
-        is_due = self.period <= 0 or (not self.is_busy and now >= self._next_explanation)
-        if is_overdue or (not self._urgent and is_due):
+        if not self._urgent and not self.is_busy and now >= self._next_explanation:
             return next(iter(self._explaining))
-        if now < self._next_never or not self._never:
+        due, key = self._steady()
+        if now < due:
             return None
-        self._next_never = now + NEVER_PAUSE_SECONDS
-        return next(iter(self._never))
+        self._next_steady = now + STEADY_SECONDS
+        return key
+
+    def _steady(self) -> tuple[float, Key]:
+        """When the next explanation is due beside any urgent writes, and its key."""
+        since = self._explaining
+        oldest = next(iter(since))
+        never = next(iter(self._never), None)
+        if never is not None and since[never] - NEVER_LEAD_SECONDS < since[oldest]:
+            return self._next_steady, never
+        patience = STEADY_SECONDS if len(since) <= FEW else BUSY_PERIODS * self.period
+        return max(self._next_steady, since[oldest] + patience), oldest
 
     def _explaining_slots_used(self) -> int:
         return sum(self._writing.values())

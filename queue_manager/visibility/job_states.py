@@ -406,7 +406,7 @@ def explain_state(
         if state == JobState.PENDING and not is_judged(waiting):
             if equivalent is not None:
                 return reasons.PENDING_EVALUATION, like_another(job_name(equivalent), refusal(equivalent))
-            return reasons.PENDING_EVALUATION, f"waits behind others in {workload.spec.queue_name}"
+            return reasons.PENDING_EVALUATION, f"waits for its turn in {workload.spec.queue_name}"
         if waiting is not None and waiting.reason.startswith(reasons.DEACTIVATED):  # until its requeue is written
             return reasons.REACTIVATED, messages.REACTIVATED_MESSAGE
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")

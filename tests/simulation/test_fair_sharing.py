@@ -152,7 +152,7 @@ def test_a_circle_of_preemptions_ends_with_its_own_quota_in_the_hands_of_its_own
     run_virtual(scenario())
 
 
-def test_preemptions_that_end_before_they_are_written_count_after_a_restart_too() -> None:
+def test_preemptions_that_were_never_written_count_after_a_restart_too() -> None:
     """`whole` reclaims from `wide`, which preempts it by its share, twice within one instant: none of it is written."""
 
     async def scenario() -> None:

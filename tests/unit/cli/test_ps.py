@@ -26,7 +26,7 @@ STAMP = "2026-01-01T00:00:00Z"
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 TOO_LARGE = messages.insufficient_capacity("cpu", "f", "0", "6", "1")
 HELD = "LocalQueue q is held (sluice release q)"
-WAITS = "waits behind others in q"
+WAITS = "waits for its turn in q"
 
 
 class Clock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
 
 import msgspec
 import pytest
@@ -160,27 +159,6 @@ def test_events_wait_for_other_writes_unless_too_many_are_pending(
             return known
 
     assert run_virtual(scenario()) in written
-
-
-def test_events_wait_also_while_a_backlog_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_deferral, "BATCH", 5)
-    backlog = chain([True], repeat(False))
-
-    async def scenario() -> tuple[int, int]:
-        async with World() as world:
-            recorder = EventRecorder(world.client, world.clock, "c", pace=EventDeferral(lambda: next(backlog)))
-            for number in range(20):
-                recorder.event(_pod(number), "Normal", "Started", "text")
-            run = asyncio.create_task(recorder.run())
-            await asyncio.sleep(0.5 * event_deferral.BATCH_SECONDS)
-            soon = len(await world.client.list(EVENTS, "default"))
-            await asyncio.sleep(2 * event_deferral.BATCH_SECONDS)
-            later = len(await world.client.list(EVENTS, "default"))
-            await recorder.drain(5)
-            await run
-            return soon, later
-
-    assert run_virtual(scenario()) == (5, 20)
 
 
 async def test_recorders_of_one_pace_share_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from queue_manager.scheduler.write_queue import (
     BUSY_WRITES,
     EXPLAINING_SLOTS,
     EXPLANATIONS_PER_SECOND,
-    FAIR_TURN,
+    FEW,
     MOST_POSTPONED_SECONDS,
+    NEVER_LEAD_SECONDS,
     SLOTS,
     WriteQueue,
 )
@@ -47,7 +48,7 @@ def test_an_explanation_becomes_urgent_when_its_workload_is_admitted() -> None:
     queue.add(key(0), 0.0, explains=True)
     queue.add(key(1), 0.0, explains=True)
     queue.add(key(1), 0.0, explains=False)
-    assert taken(queue, 10.0) == ["w1", "w0"]
+    assert taken(queue, 0.5) == ["w1", "w0"]
 
 
 def test_urgent_writes_keep_the_order_of_their_arrival() -> None:
@@ -98,13 +99,20 @@ def test_a_withdrawn_explanation_is_not_written() -> None:
 
 
 def test_writes_use_no_more_than_the_slots_and_explanations_few_of_them() -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(100):
+        queue.add(key(number), 100.0, explains=True)
+    assert sum(queue.take(100.0) is not None for _ in range(100)) == EXPLAINING_SLOTS
+    for number in range(100, 200):
+        queue.add(key(number), 100.0, explains=False)
+    assert sum(queue.take(100.0) is not None for _ in range(100)) == SLOTS - EXPLAINING_SLOTS
+
+
+def test_without_a_period_explanations_are_as_urgent_as_all_others() -> None:
     queue = WriteQueue(0.0)
     for number in range(100):
-        queue.add(key(number), 0.0, explains=True)
-    assert sum(queue.take(0.0) is not None for _ in range(100)) == EXPLAINING_SLOTS
-    for number in range(100, 200):
-        queue.add(key(number), 0.0, explains=False)
-    assert sum(queue.take(0.0) is not None for _ in range(100)) == SLOTS - EXPLAINING_SLOTS
+        queue.add(key(number), 0.0, explains=number % 2 == 0)
+    assert taken(queue) == [f"w{number}" for number in range(100)]
 
 
 def test_explanations_have_a_pace_after_a_first_burst() -> None:
@@ -153,15 +161,39 @@ def test_explanations_are_fewer_the_longer_urgent_writes_take(per_second: int, s
     assert later  # soon after the last urgent write
 
 
-def test_beside_any_urgent_writes_one_per_second_says_never() -> None:
+def busy() -> WriteQueue:
+    """None of the urgent writes is answered."""
     queue = WriteQueue(PERIOD)
-    for number in range(BUSY_WRITES):  # none is answered
+    for number in range(BUSY_WRITES):
         queue.add(Key("ns", f"urgent-{number}"), 0.0, explains=False)
         queue.take(0.0)
+    return queue
+
+
+def test_beside_any_urgent_writes_one_per_second_says_never() -> None:
+    queue = busy()
     for number in range(20):
         queue.add(key(number), 0.0, explains=True, never=number >= 15)
     assert [name for tick in range(31) for name in taken(queue, tick / 10)] == ["w15", "w16", "w17", "w18"]
     assert queue.wake_at(3.0) == 4.0
+
+
+@pytest.mark.parametrize(("count", "since"), [(FEW, 1.0), (FEW + 1, BUSY_PERIODS * PERIOD)])
+def test_beside_any_urgent_writes_one_per_second_is_written_if_few_wait_or_it_is_old(count: int, since: float) -> None:
+    queue = busy()
+    for number in range(count):
+        queue.add(key(number), 0.0, explains=True)
+    assert queue.wake_at(0.0) == since
+    assert taken(queue, since - 0.1) == []
+    assert [taken(queue, since + second) for second in range(3)] == [["w0"], ["w1"], ["w2"]]
+
+
+def test_who_can_never_start_goes_before_those_that_have_not_waited_a_minute_longer() -> None:
+    queue = busy()
+    for number, now in enumerate((0.0, 1.0, NEVER_LEAD_SECONDS + 0.5)):
+        queue.add(key(number), now, explains=True, never=number == 2)
+    now = NEVER_LEAD_SECONDS + 1
+    assert [taken(queue, now + second) for second in range(3)] == [["w0"], ["w2"], ["w1"]]
 
 
 @pytest.mark.parametrize("count", [10, 1_000, 15_000])
@@ -175,22 +207,6 @@ def test_each_explanation_is_written_within_the_period(count: int) -> None:
         left, most, now = left - written, max(most, written if now else 0), now + 0.1
     assert (left, now <= PERIOD + 0.2) == (0, True)
     assert most <= 0.1 * max(EXPLANATIONS_PER_SECOND, count / PERIOD) + 2  # evenly, no rush at the end
-
-
-def test_urgent_writes_without_end_do_not_starve_an_overdue_explanation() -> None:
-    queue = WriteQueue(PERIOD)
-    queue.add(key(0), 0.0, explains=True)
-    for number in range(1, 100):
-        queue.add(key(number), 0.0, explains=False)
-    before = [queue.take(1.0) for _ in range(SLOTS - 1)]
-    assert key(0) not in before
-    for one in before:
-        assert one is not None
-        queue.done(one, 1.0)
-    patience = BUSY_PERIODS * PERIOD
-    assert key(0) not in [queue.take(patience - 1) for _ in range(FAIR_TURN)]
-    overdue = [queue.take(patience + 1) for _ in range(FAIR_TURN)]
-    assert overdue.count(key(0)) == 1
 
 
 def test_turns_of_refreshed_messages_are_spread_over_the_period_and_come_once_in_it() -> None:

@@ -25,7 +25,7 @@ FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seco
 EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
 REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
 
-BEHIND_OTHERS = ("PendingEvaluation", "waits behind others in q")
+BEHIND_OTHERS = ("PendingEvaluation", "waits for its turn in q")
 
 CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
@@ -349,7 +349,7 @@ def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:
         "bypassed": "first",
     }
     assert rows["same"].message == "ExceedsMaxQuota: too large, like Job first with the same requests"
-    assert rows["larger"].message == "waits behind others in q"
+    assert rows["larger"].message == "waits for its turn in q"
 
 
 LIKE_FIRST = "WaitingForQuota: too full, like Job first with the same requests"
@@ -359,7 +359,7 @@ LIKE_FIRST = "WaitingForQuota: too full, like Job first with the same requests"
     ("others", "said_of_second"),
     [
         ({}, ("first", LIKE_FIRST)),
-        ({"requests": {"cpu": "2"}}, ("", "waits behind others in q")),
+        ({"requests": {"cpu": "2"}}, ("", "waits for its turn in q")),
         ({"requests": {"cpu": "2"}, "queueName": "another"}, ("first", LIKE_FIRST)),
     ],
     ids=["all are equal", "one of another shape waits to be tried", "that waits in another queue"],
@@ -403,7 +403,7 @@ def test_an_admitted_job_is_not_named_as_the_refused_one(over: dict) -> None:
     never = cond("QuotaReserved", "False", "ExceedsMaxQuota", "too large")
     past = workload("past", **{**over, "conditions": [never, *over.get("conditions", [])]})
     rows = {row.name: row for row in job_rows([job("past"), job("same")], [past, workload("same")], at(0))}
-    assert rows["same"].message == "waits behind others in q"
+    assert rows["same"].message == "waits for its turn in q"
 
 
 def test_an_untried_workload_waits_behind_others_whatever_its_condition() -> None:
@@ -425,7 +425,7 @@ def test_a_victim_waits_behind_others_until_it_is_tried_again(uid: str) -> None:
     )
     row = job_row(job(), its, at(60))
     assert (row.state, row.reason, row.message) == ("Pending", *BEHIND_OTHERS)
-    assert ps.reason(row) == "preempted for priority 20 of ClusterQueue u; waits behind others in q"
+    assert ps.reason(row) == "preempted for priority 20 of ClusterQueue u; waits for its turn in q"
 
 
 BOOM = {"exit": 3, "ended": 20, "owner": "j"}

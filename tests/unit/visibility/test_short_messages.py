@@ -54,7 +54,7 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
             messages.EQUIVALENT_MESSAGE,
             "not tried: Job never with the same requests does not fit",
         ),
-        ("PendingEvaluation", "waits behind others in q", "waits behind others in q"),
+        ("PendingEvaluation", "waits for its turn in q", "waits for its turn in q"),
         (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 attempts"),
         (
             "NoMatchingFlavor",
@@ -134,7 +134,7 @@ def test_what_never_fits_queue_and_nodes_names_the_queue_first() -> None:
     lacks = "the only node, n, has 4 cpu allocatable; a pod requests 64"
     asks = "asks 64 cpu, queue limit 4"
     assert never_starts(lacks, "ExceedsMaxQuota", asks) == f"can never start: {asks}; {lacks}"
-    assert never_starts(lacks, "PendingEvaluation", "waits behind others") == f"can never start: {lacks}"
+    assert never_starts(lacks, "PendingEvaluation", "waits for its turn") == f"can never start: {lacks}"
     assert never_starts(lacks, "NotQueued", "", "cannot start: no class") == f"cannot start: no class; {lacks}"
     held = "LocalQueue q is held (sluice release q)"
     assert never_starts(lacks, "Suspended", "", held) == f"can never start: {lacks}; {held}"

@@ -86,7 +86,7 @@ def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> fro
     """
     preemptor.node.add_all(preemptor.usage)
     try:
-        search = _Search(state, preemptor, _Candidates(state, preemptor, set(), now))
+        search = _Search(state, preemptor, _Candidates(state, preemptor, set(), now), most_read=inf)
         found = search.run()
         taken = frozenset() if found else frozenset(victim.holding.uid for victim in search.victims)
         search.restore()
@@ -151,14 +151,20 @@ class _Rivals(NamedTuple):
 
 
 class _Search:
-    """One search. The preemptor is counted in the quota tree, and `victims` are not."""
+    """One search. The preemptor is counted in the quota tree, and `victims` are not.
 
-    def __init__(self, state: SchedulerState, preemptor: Preemptor, candidates: _Candidates) -> None:
+    `most_read`: victims, before it is asked whether all candidates together suffice.
+    """
+
+    def __init__(
+        self, state: SchedulerState, preemptor: Preemptor, candidates: _Candidates, most_read: float = MOST_READ
+    ) -> None:
         self.victims: list[Victim] = []
         self.ancestors = list(preemptor.node.path())
         self._state = state
         self._preemptor = preemptor
         self._candidates = candidates
+        self._most_read = most_read
         self._own = preemptor.node
         self._within_nominal = is_within_quota(preemptor.node, preemptor.needs)
         self._shares = Shares()
@@ -281,7 +287,7 @@ class _Search:
                 fits, has_taken = victim is not None and self._keep(victim), victim is not None
             if fits:
                 return None
-            if has_taken and len(self.victims) == MOST_READ and not self._all_suffice():
+            if has_taken and len(self.victims) == self._most_read and not self._all_suffice():
                 return {}
         return left
 

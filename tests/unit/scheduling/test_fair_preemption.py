@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from job_controller.model import Key
 from queue_manager.scheduling import victim_search
-from queue_manager.scheduling.fair_preemption import find_victims
+from queue_manager.scheduling.fair_preemption import find_victims, stoppable
 from queue_manager.scheduling.fair_sharing import Shares
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.preemption_candidates import Preemptor
@@ -506,3 +506,13 @@ def test_too_few_candidates_are_refused_after_the_first_hundred():
     assert usages(state) == before
     assert MOST_READ <= len(read) < 2 * MOST_READ
     assert len(find_victims(state, preemptor(state, "a", "p:499"), T0)) == 499
+
+
+def test_all_that_may_be_stopped_are_known_although_they_do_not_suffice():
+    """The share of `b` is down to that of `a` when one of its 199 is left."""
+    state = scheduler_state([queue("a", "200"), queue("b", "0", within="Never")])
+    admit_all(state, {"b": " ".join(f"w{number}" for number in range(199))})
+    admit(state, "a", "high@9")
+    before = usages(state)
+    assert len(stoppable(state, preemptor(state, "a", "p:200"), T0)) == 198
+    assert usages(state) == before

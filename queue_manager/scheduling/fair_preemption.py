@@ -43,13 +43,12 @@ from queue_manager.scheduling.fair_sharing import ShareKey, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, without_all
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
+from queue_manager.scheduling.quota_tree import QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.victim_search import MOST_READ, Victim
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
 NO_RANKING: Ranking = (False, 0, 0, 0, 0, "")
-NO_USAGE: frozenset[tuple[FlavorResource, int]] = frozenset()
 Ranked = tuple[Ranking, Holding]  # with its `Holding.ranking`
 MAX_SEARCHES = 8  # each excludes the victims that turned out unfair in the result of the one before
 
@@ -194,13 +193,12 @@ class _Search:
         return all(self._own.available(fr) >= 0 for fr in self._preemptor.usage)
 
     def _stop(self, victim: Victim) -> None:
-        self._change(victim.holding, QuotaNode.remove_all)
+        self._change(self.node(victim.holding), victim.holding, QuotaNode.remove_all)
 
     def _resume(self, victim: Victim) -> None:
-        self._change(victim.holding, QuotaNode.add_all)
+        self._change(self.node(victim.holding), victim.holding, QuotaNode.add_all)
 
-    def _change(self, holding: Holding, change: Callable[[QuotaNode, Usage], None]) -> None:
-        queue = self.node(holding)
+    def _change(self, queue: QuotaNode, holding: Holding, change: Callable[[QuotaNode, Usage], None]) -> None:
         change(queue, holding.usage)
         for node in queue.path():
             self._known.pop(node, None)
@@ -227,7 +225,7 @@ class _Search:
     def run(self) -> bool:
         """Take victims until the preemptor fits; False if it does not fit without any candidate that may be taken."""
         first, *second = self._state.fair_sharing
-        found = any(self._take(holding) for holding in self._candidates.evicted())
+        found = any(self._take(self.node(holding), holding) for holding in self._candidates.evicted())
         if not found:
             left = self._by_first_strategy(first)
             found = left is None or (bool(second) and self._by_initial_share(left))
@@ -250,23 +248,22 @@ class _Search:
                 self._stop(victim)
                 needed.add(kind)
 
-    def _take(self, holding: Holding) -> bool:
-        """Take a victim. True if the preemptor fits then."""
-        victim = Victim(holding, self._preemption_reason(holding))
-        self._stop(victim)
-        return self._keep(victim)
+    def _take(self, queue: QuotaNode, holding: Holding) -> bool:
+        """Take a victim of this ClusterQueue. True if the preemptor fits then."""
+        self._change(queue, holding, QuotaNode.remove_all)
+        return self._keep(queue, holding)
 
-    def _keep(self, victim: Victim) -> bool:
+    def _keep(self, queue: QuotaNode, holding: Holding) -> bool:
         """Keep a Workload that is stopped as a victim. True if the preemptor fits now."""
-        self.victims.append(victim)
-        released, enough = victim.holding.usage, True
+        self.victims.append(Victim(holding, self._preemption_reason(queue)))
+        released, enough = holding.usage, True
         for fr in self._missing:
             self._missing[fr] -= released.get(fr, 0)
             enough = enough and self._missing[fr] <= 0
         return enough and self.fits()
 
-    def _preemption_reason(self, holding: Holding) -> str:
-        if self.node(holding) is self._own:
+    def _preemption_reason(self, queue: QuotaNode) -> str:
+        if queue is self._own:
             return reasons.IN_CLUSTER_QUEUE
         return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING
 
@@ -279,12 +276,12 @@ class _Search:
         while (queue := targets.next()) is not None:
             if queue is self._own or self._within_nominal:
                 ranked = targets.pop(queue)
-                fits, has_taken = ranked is not None and self._take(ranked[1]), ranked is not None
+                fits, has_taken = ranked is not None and self._take(queue, ranked[1]), ranked is not None
             else:
-                victim, passed = self._stop_first_satisfying(targets, queue, strategy)
+                stopped, passed = self._stop_first_satisfying(targets, queue, strategy)
                 if passed is not None:
                     left.setdefault(queue, passed)
-                fits, has_taken = victim is not None and self._keep(victim), victim is not None
+                fits, has_taken = stopped is not None and self._keep(queue, stopped), stopped is not None
             if fits:
                 return None
             if has_taken and len(self.victims) == self._most_read and not self._all_suffice():
@@ -293,25 +290,25 @@ class _Search:
 
     def _stop_first_satisfying(
         self, targets: _Targets, queue: QuotaNode, strategy: str
-    ) -> tuple[Victim | None, Ranked | None]:
+    ) -> tuple[Holding | None, Ranked | None]:
         """Stop the next candidate of this ClusterQueue that satisfies the strategy.
 
         Return that one, and the first one that was passed over.
         """
-        first: Ranked | None = None
-        refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
-        while (ranked := targets.pop(queue)) is not None:
-            usage = frozenset(ranked[1].usage.items()) if refused else NO_USAGE
-            if not self._has_lower_share(queue):  # nor has it with the other candidates
-                targets.drop(queue)
-            elif usage not in refused:
-                victim = Victim(ranked[1], self._preemption_reason(ranked[1]))
-                self._stop(victim)
+        first = ranked = targets.pop(queue)
+        if first is None or not self._has_lower_share(queue):  # nor has it with the other candidates
+            targets.drop(queue)
+            return None, first
+        refused: set[Hashable] = set()  # amounts: the shares depend on nothing else
+        while ranked is not None:
+            amounts = tuple(ranked[1].usage.items())
+            if amounts not in refused:
+                self._change(queue, ranked[1], QuotaNode.remove_all)
                 if strategy == INITIAL_SHARE or self._has_no_higher_share(queue):
-                    return victim, first
-                self._resume(victim)
-            refused.add(usage or frozenset(ranked[1].usage.items()))
-            first = first or ranked
+                    return ranked[1], first if ranked is not first else None
+                self._change(queue, ranked[1], QuotaNode.add_all)
+                refused.add(amounts)
+            ranked = targets.pop(queue)
         return None, first
 
     def _by_initial_share(self, left: Mapping[QuotaNode, Ranked]) -> bool:
@@ -322,7 +319,7 @@ class _Search:
         targets = _Targets(self, {queue: iter([ranked]) for queue, ranked in left.items()})
         while (queue := targets.next()) is not None:
             ranked = targets.pop(queue)
-            if ranked and self._has_lower_share(queue) and self._take(ranked[1]):
+            if ranked and self._has_lower_share(queue) and self._take(queue, ranked[1]):
                 return True
         return False
 
@@ -460,4 +457,4 @@ class _Place(NamedTuple):
 
 def _kind(victim: Victim) -> Hashable:
     """The same for victims of one ClusterQueue with equal usage and reason: putting one back changes as much."""
-    return victim.holding.cluster_queue, victim.reason, frozenset(victim.holding.usage.items())
+    return victim.holding.cluster_queue, victim.reason, tuple(victim.holding.usage.items())

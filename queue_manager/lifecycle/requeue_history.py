@@ -3,9 +3,11 @@
 Conditions keep only the newest transition, and Events expire after an hour; this keeps the last ten attempts as long
 as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
 in which they became ready resets that. It keeps why the pods of a failed Job failed, because the pods may be deleted.
-And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. After a restart it
-shows how often a Workload has preempted which others: their attempts name it, and it names itself those that it may not
-preempt once more because of preemptions that ended before they were written. BEHAVIOUR.md#q40-requeue-history.
+And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts.
+
+After a restart it shows how often a Workload has preempted which others. Their attempts name it. Preemptions that ended
+before they were written are in no attempt; so it lists those that it may not preempt once more because of them.
+BEHAVIOUR.md#q40-requeue-history.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.scheduling.quota_state import MOST_RECLAIMS
 
 MAX_ATTEMPTS = 10  # kept per Workload
-MAX_SPARED = 64
+MAX_SPARED = 64  # by the CRD
 
 
 def record(
@@ -69,9 +71,9 @@ def spare(draft: Draft, uids: Collection[str]) -> None:
     """Store which others the Workload may not preempt once more, although their attempts do not show it; MAX_SPARED at
     most.
     """
-    known, spared = draft.status.requeue_history or RequeueHistory(), tuple(sorted(uids)[:MAX_SPARED])
-    if known.spared != spared:
-        draft.put(requeue_history=msgspec.structs.replace(known, spared=spared))
+    known, kept = draft.status.requeue_history or RequeueHistory(), tuple(sorted(uids)[:MAX_SPARED])
+    if known.spared != kept:
+        draft.put(requeue_history=msgspec.structs.replace(known, spared=kept))
 
 
 def preemptions(workloads: Collection[Workload]) -> dict[str, Counter[str]]:

@@ -58,7 +58,7 @@ def spares(uid: str, *others: str) -> Workload:
     return msgspec.structs.replace(workload(uid), status=msgspec.convert(status, WorkloadStatus))
 
 
-def test_one_that_is_spared_counts_as_preempted_as_often_as_allowed_also_if_it_is_gone() -> None:
+def test_one_that_is_spared_counts_as_preempted_as_often_as_allowed() -> None:
     victim = workload("v", attempt(1, preemptor="p"))
     assert preemptions([victim, spares("p", "v", "gone")]) == {"p": {"v": MOST_RECLAIMS, "gone": MOST_RECLAIMS}}
 

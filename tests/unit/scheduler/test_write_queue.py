@@ -179,7 +179,7 @@ def test_beside_any_urgent_writes_one_per_second_says_never() -> None:
 
 
 @pytest.mark.parametrize(("count", "since"), [(FEW, 1.0), (FEW + 1, BUSY_PERIODS * PERIOD)])
-def test_beside_any_urgent_writes_one_per_second_is_written_if_few_wait_or_it_is_old(count: int, since: float) -> None:
+def test_beside_any_urgent_writes_one_is_written_if_few_wait_or_it_is_old(count: int, since: float) -> None:
     queue = busy()
     for number in range(count):
         queue.add(key(number), 0.0, explains=True)

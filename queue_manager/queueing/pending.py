@@ -37,6 +37,7 @@ from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.queueing.equal_workloads import EqualWorkloads, Line, PendingReason, ShapeId
 from queue_manager.queueing.parked_shapes import ParkedShapes, Reach
 from queue_manager.queueing.preemptors import Preemptors
+from queue_manager.queueing.refresh_turns import turn_of
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.flavor_assignment import Demand
@@ -429,7 +430,10 @@ class PendingWorkloads:
         return bool(shapes)
 
     def refresh(self, turn: int) -> None:
-        """Have the parked shapes of this turn tried again, so that their messages are brought up to date."""
+        """Have those of this turn tried again that were refused, so that their messages are brought up to date."""
+        head = self._where.get(self.blocked_by) if self.blocked_by is not None else None
+        if head is not None and turn_of(head.uid) == turn and not self._is_blocked_by_preemptor:
+            self._unblock()
         for shape in self._parked.of_turn(turn):
             self._release(shape)
 

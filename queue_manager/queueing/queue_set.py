@@ -334,7 +334,7 @@ class Queues:
     def has_refused(self, cluster_queue: str) -> bool:
         """Whether a Workload of this ClusterQueue was refused and is not eligible."""
         pending = self.cluster_queues.get(cluster_queue)
-        return pending is not None and pending.inadmissible > 0
+        return pending is not None and (pending.inadmissible > 0 or pending.blocked_by is not None)
 
     def refresh(self, cluster_queue: str, turns: Iterable[int]) -> None:
         """Make the refused Workloads of these turns (`spread.turn_of`) eligible, so that their messages are updated."""

@@ -8,7 +8,8 @@ no time. So these hold exactly; what may lag is said with each:
     S4   each Workload is in one place: pending, reserved, or out of the queue (gated, inactive, finished, deleted)
     S24  a ClusterQueue or flavor that is being deleted loses the manager's finalizer when it is not in use
     S26  a reason that a pending Workload has published for WRITTEN_SECONDS is one that the store gave in this time:
-         only its numbers may be older. One that was passed over with an equal one has its reason after the period
+         only its numbers may be older, by a period and a 20th. One that was passed over with an equal one has its
+         reason after the period
     L1   between two of these samples without a write, while no victims stop, nothing is left to decide
     S27  a page of the visibility API of one namespace's LocalQueue names nothing of the other
     L1, L6, L10  at the end: what could run has run, and the rest says truly why it never can
@@ -69,9 +70,11 @@ class Sampler:
     def __init__(self, world: World, config: KueueConfig) -> None:
         self._world = world
         self._settings = settings_of(config)
+        self._numbers_seconds = 1.05 * self._settings.pending_reason_period + REASON_SECONDS
         self._since: dict[int, datetime] = {}
         # By uid, for the last samples: when, the reason that the store gave, and the published one.
         self._given: dict[str, deque[tuple[datetime, str, str]]] = {}
+        self._messages: dict[str, tuple[str, datetime]] = {}  # by uid: what the store gives, and since when
         self._unused: dict[str, datetime] = {}  # by uid: since when it is being deleted and not in use
         self._judged_revision = 0  # of the store when reasons were checked last
         self.judges = True
@@ -185,13 +188,14 @@ class Sampler:
         revision, self._judged_revision = self._judged_revision, self._world.store.revision
         is_quiet = revision == self._judged_revision and not stops
         for uid in self._given.keys() - {w.metadata.uid for w in waiting}:
-            del self._given[uid]
+            del self._given[uid], self._messages[uid]
         for w in waiting:
             found, said = ClusterState(objects, self._settings, now).judge(w), published(w)
             if is_quiet and found.head is None:
                 self.checked["L1 quiet"] += 1
                 if found.reason in DECIDED:
                     raise Broken(f"L1: {w.metadata.name} waits, and nothing stops it: {found.reason} {found.message}")
+            self._check_numbers(w, ANY if stops or found.head or found.twin else found.message)
             given = self._given.setdefault(w.metadata.uid, deque())
             given.append((now, ANY if stops or found.head or found.twin else found.reason, said))
             while given[0][0] < now - timedelta(seconds=REASON_SECONDS):
@@ -201,6 +205,17 @@ class Sampler:
                 self.checked[f"S26 {said}"] += 1
                 if said not in known:
                     raise Broken(f"S26: {w.metadata.name} says {said}, and the store gave {known}")
+
+    def _check_numbers(self, w: Workload, message: str) -> None:
+        now = self._world.clock.now()
+        known, since = self._messages.setdefault(w.metadata.uid, (message, now))
+        if message != known:
+            self._messages[w.metadata.uid] = message, now
+        elif message not in ("", ANY) and now - since >= timedelta(seconds=self._numbers_seconds):
+            self.checked["S26 numbers"] += 1
+            reserved = w.condition(condition_types.QUOTA_RESERVED)
+            if reserved is None or reserved.message != message:
+                raise Broken(f"S26: {w.metadata.name} says {reserved}, and the store has given {message} since {since}")
 
     # --- the end ---
 

@@ -43,6 +43,7 @@ LEAST = {
     "S24 ClusterQueue": 1,
     "S24 ClusterQueue in use": 10,
     "S25 condition": 140,
+    "S26 numbers": 150,
     "S26 ExceedsMaxQuota": 25,
     "S26 WaitingForQuota": 100,
     "S27": 8000,

@@ -227,15 +227,16 @@ def test_changed_numbers_are_written_once_in_a_period_and_are_right_after_it() -
     run_virtual(scenario())
 
 
-def test_numbers_are_right_a_period_after_others_have_taken_quota() -> None:
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_numbers_are_right_a_period_after_others_have_taken_quota(strategy: str) -> None:
     async def scenario() -> None:
         async with crowd() as c:
-            await c.cluster.queues("3")
+            await c.cluster.queues("3", queueingStrategy=strategy)
             await c.create("runs", 1)
             await c.create("all", 3)
             await c.cluster.until(lambda: c.message("all"), FULL.format(1))
             for number in range(2):
-                await c.create(f"one{number}", 1)
+                await c.create(f"one{number}", 1, priority=1)
             await c.cluster.until(lambda: admitted(c), 3)
             await asyncio.sleep(1.05 * PERIOD)
             assert await c.message("all") == FULL.format(3)

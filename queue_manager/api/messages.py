@@ -181,8 +181,8 @@ def needed_by(cluster_queue: str, priority: int, reason: str, victims_queue: str
     who, by_priority = f"ClusterQueue {cluster_queue}", f"for priority {priority} of ClusterQueue {cluster_queue}"
     borrowed = f"quota that {victims_queue} had borrowed"
     texts = {
-        reasons.IN_COHORT_RECLAMATION: f"for {who}, which took back {borrowed}",
-        reasons.IN_COHORT_FAIR_SHARING: f"for {who}, which got its fair share of {borrowed}",
+        reasons.IN_COHORT_RECLAMATION: f"for {who}, to take back {borrowed}",
+        reasons.IN_COHORT_FAIR_SHARING: f"for {who}, to give it its fair share of {borrowed}",
         reasons.IN_COHORT_RECLAIM_WHILE_BORROWING: f"{by_priority}, which needed {borrowed}",
     }
     text = texts.get(reason, by_priority)

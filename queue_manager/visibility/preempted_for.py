@@ -18,7 +18,7 @@ FOR_ANOTHER = "for another Workload"  # in a history that another program or an 
 def preempted_for(workload: Workload) -> str:
     """Return `for priority 100 of ClusterQueue a` if a preemption ended the Workload's last attempt; else "".
 
-    `for ClusterQueue a, which took back quota that b had borrowed`: of a victim that had borrowed.
+    `for ClusterQueue a, to take back quota that b had borrowed`: of a victim that had borrowed.
     """
     evicted, last = workload.condition(condition_types.EVICTED), workload.last_attempt
     if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:

@@ -337,7 +337,7 @@ async def test_every_command_says_that_borrowed_quota_was_taken_back(user: Calla
     submit_to(me, "owner", "owner-1")
     await me.until_state("owner-1", "Running")
     (victim,) = (row for row in me.json("ps") if row["state"] == "Pending")
-    why = "for ClusterQueue cq-owner, which took back quota that cq-guest had borrowed"
+    why = "for ClusterQueue cq-owner, to take back quota that cq-guest had borrowed"
     assert victim["preemptedFor"] == why
     commands = [["ps"], ["show", victim["name"]], ["explain", victim["name"]]]
     commands += [["history", victim["name"]]] if isinstance(me.up, Up) else []

@@ -12,8 +12,8 @@ from queue_manager.api.messages import MAX_CAUSE, needed_by
     ("reason", "says"),
     [
         (reasons.IN_CLUSTER_QUEUE, "for priority 7 of ClusterQueue a"),
-        (reasons.IN_COHORT_RECLAMATION, "for ClusterQueue a, which took back quota that b had borrowed"),
-        (reasons.IN_COHORT_FAIR_SHARING, "for ClusterQueue a, which got its fair share of quota that b had borrowed"),
+        (reasons.IN_COHORT_RECLAMATION, "for ClusterQueue a, to take back quota that b had borrowed"),
+        (reasons.IN_COHORT_FAIR_SHARING, "for ClusterQueue a, to give it its fair share of quota that b had borrowed"),
         (
             reasons.IN_COHORT_RECLAIM_WHILE_BORROWING,
             "for priority 7 of ClusterQueue a, which needed quota that b had borrowed",

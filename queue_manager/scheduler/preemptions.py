@@ -94,8 +94,12 @@ class Preemptions:
             return
         draft = Draft(workload, self._runtime.clock.now())
         self._spare(draft)
-        if draft.changed:  # a write that fails is tried again at the next refusal
-            failed = partial(report, text="which others it may not preempt could not be written", info=info)
+
+        def failed(error: Exception) -> None:  # it is tried again at the next refusal
+            if not isinstance(error, Gone):
+                report(error, "which others it may not preempt could not be written", info)
+
+        if draft.changed:
             component = event_reasons.SCHEDULER_COMPONENT
             self._writer.explain(workload, self._spare, component, Cause.REASON, slot=SLOT, failed=failed)
 

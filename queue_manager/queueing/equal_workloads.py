@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import force_setattr
 
 from job_controller.model import Key
+from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
@@ -23,10 +24,30 @@ class PendingReason(NamedTuple):
     message: str
 
 
+class Refusal(NamedTuple):
+    """Of a Workload for which its shape is parked. `demands`: one must come within reach before another answer."""
+
+    info: Info
+    why: PendingReason
+    demands: tuple[Demand, ...]
+
+
 class EqualWorkloads:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("demands", "heap", "key", "live", "parked", "pod_sets", "reason", "refused", "shape", "turn")
+    __slots__ = (
+        "demands",
+        "heap",
+        "key",
+        "live",
+        "parked",
+        "pod_sets",
+        "reason",
+        "refused",
+        "shape",
+        "standing",
+        "turn",
+    )
 
     def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
@@ -37,7 +58,9 @@ class EqualWorkloads:
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
         self.reason = ""  # of the last refusal
         self.turn = 0  # of this Workload
-        self.demands: dict[FlavorResource, int] = {}  # by which it is found in `PendingWorkloads._demands`
+        self.demands: dict[FlavorResource, int] = {}  # by which it is found in `ParkedShapes`
+        # The last refusal, while nothing but the quota in use has changed since then.
+        self.standing: Refusal | None = None
 
     def push(self, info: Info) -> None:
         """Add a Workload."""

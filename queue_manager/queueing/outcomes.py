@@ -29,7 +29,7 @@ from queue_manager.scheduling.cycle import (
 )
 from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.quota_state import SchedulerState
-from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
+from queue_manager.scheduling.reachable_quota import least_demands, within_reach
 from queue_manager.scheduling.victim_search import Victim
 from queue_manager.scheduling.workload_info import Info
 
@@ -175,10 +175,9 @@ def requeue_within_reach(
     BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
     """
     known = [queue for name in names if (queue := state.queues.get(name)) is not None]
-    with without_stopping(state, {queue.node.root for queue in known}):
+    with within_reach(state, {queue.node.root for queue in known}) as reach:
         for queue in known:
-            reach = partial(reachable, state, queue)
-            queues.requeue_inadmissible([queue.name], now, reach, preemptors=preemptors)
+            queues.requeue_inadmissible([queue.name], now, partial(reach, queue), preemptors=preemptors)
     queues.requeue_inadmissible([name for name in names if name not in state.queues], now)
     return [queue.name for queue in known if queues.has_refused(queue.name)]
 
@@ -232,7 +231,7 @@ def heads(
     """(ClusterQueue, head) for each ClusterQueue with a Workload to try. Without one, of those that are to be
     tried at rest, or that were kept back for a head which is another one now.
     """
-    found = queues.heads(is_tried, now)
+    found = _heads_within_reach(state, queues, is_tried, now)
     if found:
         return found
     queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
@@ -242,6 +241,19 @@ def heads(
     requeue_within_reach(state, queues, [name for name, kept in again.items() if not kept], now, preemptors=False)
     queues.release_kept_back(again)
     return queues.heads(is_tried, now)
+
+
+def _heads_within_reach(
+    state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], now: datetime
+) -> list[tuple[str, Info]]:
+    """The heads, without those for which others have taken what was released: their refusals stand."""
+    found = queues.heads(is_tried, now)
+    refused = [state.queues[name] for name, head in found if queues.is_refused(head, name)]
+    if not refused:
+        return found
+    with within_reach(state, {queue.node.root for queue in refused}) as reach:
+        parked = [queues.park_beyond(queue.name, partial(reach, queue)) for queue in refused]
+    return queues.heads(is_tried, now) if any(parked) else found
 
 
 def withholding_heads(
@@ -313,7 +325,10 @@ class Rehearsal:
         """Apply one outcome and record it. True if the next cycle may find something else to do. `ended` gets what a
         refusal ends.
         """
-        outcomes[outcome.info.uid] = outcome
+        if isinstance(outcome, Refuse) and outcome.retry is Retry.NEXT_CYCLE:
+            outcomes.setdefault(outcome.info.uid, outcome)  # the next cycle tries it, or its earlier refusal stands
+        else:
+            outcomes[outcome.info.uid] = outcome
         match outcome:
             case Admit() if self.is_blocked:
                 outcomes[outcome.info.uid] = held_back(outcome.info, outcome.cluster_queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 
-from queue_manager.queueing.equal_workloads import EqualWorkloads, PendingReason, ShapeId
+from queue_manager.queueing.equal_workloads import EqualWorkloads, PendingReason, Refusal, ShapeId
 from queue_manager.queueing.refresh_turns import turn_of
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_tree import FlavorResource
@@ -29,6 +29,7 @@ class ParkedShapes:
         """Park a shape of which this Workload was refused, or replace the refusal. `demands`: see `within`."""
         self.discard(shape)
         shape.parked, shape.refused, shape.turn, shape.reason = why, refused.key, turn_of(refused.uid), why.reason
+        shape.standing = Refusal(refused, why, demands) if demands is not None else None
         self._turns.setdefault(shape.turn, {})[shape.key] = shape
         if demands is None:
             self._without_demand[shape.key] = None

@@ -34,7 +34,7 @@ from math import inf
 
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
-from queue_manager.queueing.equal_workloads import EqualWorkloads, Line, PendingReason, ShapeId
+from queue_manager.queueing.equal_workloads import EqualWorkloads, Line, PendingReason, Refusal, ShapeId
 from queue_manager.queueing.parked_shapes import ParkedShapes, Reach
 from queue_manager.queueing.preemptors import Preemptors
 from queue_manager.queueing.refresh_turns import turn_of
@@ -201,6 +201,8 @@ class PendingWorkloads:
                 del self._shapes[shape.key]
             elif shape.refused == key:  # no other Workload's status says why the shape is parked
                 self._release(shape)
+            elif shape.standing is not None and shape.standing.info.key == key:
+                shape.standing = None
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
         self._preempting.discard(key)
@@ -212,11 +214,14 @@ class PendingWorkloads:
         if shape is None:
             shape = self._shapes[key] = EqualWorkloads(key, info)
         shape.push(info)
+        is_first = shape.first() is info
+        if is_first and self.preempts_newer:
+            shape.standing = None
         if shape.parked is not None:
             self._parked_workloads += 1
-            if self.preempts_newer and shape.first() is info:
+            if is_first and self.preempts_newer:
                 self._release(shape)
-        elif shape.first() is info:  # else the entry of the shape's first member stands
+        elif is_first:  # else the entry of the shape's first member stands
             self._push_shape(key, info)
 
     def _push_shape(self, key: ShapeId, first: Info) -> None:
@@ -422,12 +427,36 @@ class PendingWorkloads:
     def _release_all(self) -> bool:
         """Have every parked shape tried again. True if a shape was parked."""
         self._set_shortest_first(False)
-        return self._release_each([shape for shape in self._shapes.values() if shape.parked is not None])
+        parked = False
+        for shape in self._shapes.values():
+            shape.standing = None
+            if shape.parked is not None:
+                self._release(shape)
+                parked = True
+        return parked
 
-    def _release_each(self, shapes: list[EqualWorkloads]) -> bool:
-        for shape in shapes:
+    def _release_within(self, reach: Reach) -> bool:
+        """Have the parked shapes tried again whose demands are within reach: as long as they are."""
+        within = self._parked.within(reach)
+        for shape in within:
+            standing = shape.standing
             self._release(shape)
-        return bool(shapes)
+            shape.standing = standing
+        return bool(within)
+
+    def standing_refusal(self, head: Info) -> Refusal | None:
+        """The refusal of the Workload to try next, or of an equal one, if only the quota in use has changed since."""
+        return self._shape_of(head).standing if self._in_shape(head.key) else None
+
+    def park_beyond(self, reach: Reach) -> bool:
+        """Let the refusals stand of those to try next that are beyond reach by now. True if there is one."""
+        parked = False
+        while (head := self.head()) is not None and (refusal := self.standing_refusal(head)) is not None:
+            if any(demand.amount <= reach(demand.fr, head.priority) for demand in refusal.demands):
+                break
+            self._park(self._shape_of(head), refusal.info, refusal.why, refusal.demands)
+            parked = True
+        return parked
 
     def refresh(self, turn: int) -> None:
         """Have those of this turn tried again that were refused, so that their messages are brought up to date."""
@@ -440,6 +469,7 @@ class PendingWorkloads:
     def _release(self, shape: EqualWorkloads) -> None:
         """Have the first Workload of a parked shape tried again."""
         self._parked.discard(shape)
+        shape.standing = None
         self._parked_workloads -= len(shape.live)
         first = shape.first()
         if first is not None:
@@ -460,7 +490,7 @@ class PendingWorkloads:
         woken = self.blocked_by is not None
         self._unblock()
         woken = (preemptors and self._preempting.retry()) or woken
-        woken = (self._release_all() if reach is None else self._release_each(self._parked.within(reach))) or woken
+        woken = (self._release_all() if reach is None else self._release_within(reach)) or woken
         refused, self._refused = self._refused, {}
         for key in refused:
             self._enter(self._where[key])

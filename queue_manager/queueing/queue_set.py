@@ -218,6 +218,14 @@ class Queues:
                 found.append((name, head))
         return found
 
+    def is_refused(self, head: Info, cluster_queue: str) -> bool:
+        """Whether this head, or an equal Workload, was refused, and only the quota in use has changed since then."""
+        return self.cluster_queues[cluster_queue].standing_refusal(head) is not None
+
+    def park_beyond(self, cluster_queue: str, reach: Reach) -> bool:
+        """Let the refusals of heads stand that are beyond reach by now: see PendingWorkloads.park_beyond."""
+        return self.cluster_queues[cluster_queue].park_beyond(reach)
+
     def preempting(self) -> list[tuple[str, Info]]:
         """(ClusterQueue, Workload) for each Workload whose status says that it waits for its victims. O(n)."""
         queues = self.cluster_queues.items()

@@ -246,7 +246,8 @@ class Scheduler:
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
-        self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
+        if refusal.retry is not Retry.NEXT_CYCLE:
+            self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
         for info in ended.behind:
             self._reasons.report(info, _wait_behind)
         return ended

@@ -2,11 +2,11 @@
 
 import pytest
 
-from queue_manager.scheduling.cycle import Refuse, run_cycle
+from queue_manager.scheduling.cycle import Preempt, Refuse, run_cycle
 from queue_manager.scheduling.nomination import nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_tree import FlavorResource
-from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
+from queue_manager.scheduling.reachable_quota import least_demands, reachable, within_reach
 from tests.unit.queueing.builders import T0, pending
 from tests.unit.scheduling.fair_states import cohort
 from tests.unit.scheduling.preemption_cases import CPU, queue, run, state
@@ -17,27 +17,61 @@ from tests.unit.scheduling.reference_worlds import info_of, state_of
 def excess(state, name, info, assignment):
     """The first request that is beyond reach, of those in an assignment; None if all are within reach."""
     found = state.queues[name]
-    with without_stopping(state, {found.node.root}):
+    with within_reach(state, {found.node.root}) as reach:
         for pod_set in assignment.pod_sets:
             for resource, flavor in pod_set.flavors.items():
                 fr = FlavorResource(flavor, resource)
-                if pod_set.requests[resource] > reachable(state, found, fr, info.priority):
+                if pod_set.requests[resource] > reach(found, fr, info.priority):
                     return fr
     return None
 
 
-def test_whatever_can_be_admitted_or_preempt_is_within_reach():
+def preempt(state, world):
+    """Keep quota for all heads that may preempt others."""
+    for head in world.heads:
+        (outcome,) = run_cycle(state, [(head.queue, info_of(head))], T0)
+        if isinstance(outcome, Preempt):
+            state.reserve(outcome.reservation)
+            for victim in outcome.victims:
+                state.mark_evicted(victim.holding.uid)
+
+
+@pytest.mark.parametrize(("keeps", "least"), [(False, 200), (True, 100)])
+def test_whatever_can_be_admitted_or_preempt_is_within_reach(keeps, least):
+    """`keeps`: quota is kept for those that preempt, so the others are judged beside that."""
     possible = 0
     for world, seed in worlds(400, "reach"):
         state = state_of(world)
+        if keeps:
+            preempt(state, world)
         for head in world.heads:
             found, info = state.queues[head.queue], info_of(head)
+            if info.uid in state.reservations:
+                continue
             with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, found)):
                 nominated = nominate(state, planned, found, info, T0)
             if nominated.is_possible:
                 possible += 1
                 assert excess(state, head.queue, info, nominated.assignment) is None, seed
-    assert possible > 200
+    assert possible > least
+
+
+def test_what_is_kept_for_a_preemptor_is_beyond_the_reach_of_those_that_never_pass_it():
+    """The preemptor gets all four cpus of the cohort: its victim, which borrows three, is being stopped."""
+    s = state(queue(cpu="4", cohort="team", reclaim="Any"), queue("other", "0", "team"))
+    run(s, "victim", "other", cpu=3)
+    (outcome,) = run_cycle(s, [("cq", pending("first", priority=2, requests={"cpu": "4"}))], T0)
+    s.reserve(outcome.reservation)
+    with within_reach(s, {s.queues["cq"].node.root}) as reach:
+        found = {(name, at): reach(s.queues[name], CPU, at) for name in ("cq", "other") for at in (1, 2, 3)}
+    assert found == {
+        ("cq", 1): 0,
+        ("cq", 2): 4000,
+        ("cq", 3): 4000,
+        ("other", 1): 0,
+        ("other", 2): 0,
+        ("other", 3): 4000,
+    }
 
 
 def demands(s, info, name="cq"):
@@ -67,15 +101,15 @@ def test_policies_decide_how_far_a_preemption_reaches(policies, reach):
     assert reachable(s, s.queues["cq"], CPU, 5) == reach
 
 
-def test_a_victim_that_is_being_stopped_is_within_reach_of_all():
+def test_what_a_victim_releases_beyond_the_need_of_its_preemptor_is_within_reach_of_all():
     s = state(queue(cpu="4", within="LowerPriority"))
     run(s, "low", cpu=3)
     run(s, "equal", cpu=1, priority=1)
     (outcome,) = run_cycle(s, [("cq", pending("high", priority=1, requests={"cpu": "2"}))], T0)
     s.reserve(outcome.reservation)
     before = s.queues["cq"].node.available(CPU)
-    with without_stopping(s, {s.queues["cq"].node.root}):
-        assert reachable(s, s.queues["cq"], CPU, 0) == 3000
+    with within_reach(s, {s.queues["cq"].node.root}) as reach:
+        assert reach(s.queues["cq"], CPU, 0) == 1000
     assert s.queues["cq"].node.available(CPU) == before
 
 

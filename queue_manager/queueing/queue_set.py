@@ -208,14 +208,16 @@ class Queues:
         found: list[tuple[str, Info]] = []
         for name in list(self._eligible):
             pending = self.cluster_queues.get(name)
+            if pending is not None and not is_active(name):
+                continue
             head = pending.head() if pending is not None else None
-            if head is None:
-                del self._eligible[name]
-                if pending is not None and pending.has_left_head:
-                    pending.has_left_head = False
-                    self._left_by_head.append(name)
-            elif is_active(name):
+            if head is not None:
                 found.append((name, head))
+                continue
+            del self._eligible[name]
+            if pending is not None and pending.has_left_head:
+                pending.has_left_head = False
+                self._left_by_head.append(name)
         return found
 
     def is_refused(self, head: Info, cluster_queue: str) -> bool:

@@ -54,6 +54,8 @@ class PlannedUsage:
         self._roots = None if concerned is None else {state.queues[name].node.root for name in concerned}
         self._original: dict[QuotaNode, Amounts] = {}
         self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
+        self._separated: dict[QuotaNode, list[QuotaNode]] = {}  # by root, the nodes of `_now`
+        self._in_turn: dict[QuotaNode, list[Reservation]] = {}  # by root, `_claims` since the last change
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
         # Of the planned reservations: what is claimed in each subtree, and not in use yet.
@@ -230,6 +232,7 @@ class PlannedUsage:
         self._claim(queue.node, reservation.usage, 1)
 
     def _claim(self, node: QuotaNode, usage: Usage, sign: int) -> None:
+        self._in_turn.clear()
         for each in node.path():
             claimed = self.claimed.setdefault(each, {})
             for fr, amount in usage.items():
@@ -321,9 +324,11 @@ class PlannedUsage:
         if node in self._now:
             return
         self._keep_original(node)
+        separated = self._separated.setdefault(node.root, [])
         for each in node.path():
             if each not in self._now:
                 self._now[each] = dict(each.usage)
+                separated.append(each)
 
     @contextmanager
     def _present(self, nodes: Iterable[QuotaNode]) -> Iterator[None]:
@@ -343,7 +348,7 @@ class PlannedUsage:
         if len(claims) < 2:  # less is left once its preemption is done: that is planned
             with self._present(node.path()):
                 return [call()]
-        tree, found = [each for each in self._now if each.root is node.root], []
+        tree, found = self._separated[node.root], []
         for top in node.path():
             with self._copied(tree, fr):
                 self._count_claims(claims, fr, partial(room, node, top, fr))
@@ -396,9 +401,12 @@ class PlannedUsage:
         """What is planned in this tree for preemptors with victims of their own, in the order of their next try."""
         if len(self._planned) < 2:
             return []
-        found = (r for r in self._planned.values() if r.victims)
-        here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
-        return sorted(here, key=lambda r: r.turn)
+        known = self._in_turn.get(root)
+        if known is None:
+            found = (r for r in self._planned.values() if r.victims)
+            here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
+            known = self._in_turn[root] = sorted(here, key=lambda r: r.turn)
+        return known
 
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:

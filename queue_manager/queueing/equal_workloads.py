@@ -25,42 +25,37 @@ class PendingReason(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Of a Workload for which its shape is parked. `demands`: one must come within reach before another answer."""
+    """Of a Workload, on behalf of all of its shape."""
 
-    info: Info
+    info: Info  # its status carries the reason
     why: PendingReason
-    demands: tuple[Demand, ...]
+    demands: tuple[Demand, ...] | None  # one must come within reach before the answer can change; None: unknown
 
 
 class EqualWorkloads:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = (
-        "demands",
-        "heap",
-        "key",
-        "live",
-        "parked",
-        "pod_sets",
-        "reason",
-        "refused",
-        "shape",
-        "standing",
-        "turn",
-    )
+    __slots__ = ("demands", "heap", "is_parked", "key", "live", "pod_sets", "reason", "refusal", "shape", "turn")
 
     def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
         self.shape, self.pod_sets = first.shape, first.pod_sets
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
-        self.parked: PendingReason | None = None
-        self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
+        self.is_parked = False
+        self.refusal: Refusal | None = None  # while it is parked, and as long as only the quota in use has changed
         self.reason = ""  # of the last refusal
-        self.turn = 0  # of this Workload
+        self.turn = 0  # of the refused Workload
         self.demands: dict[FlavorResource, int] = {}  # by which it is found in `ParkedShapes`
-        # The last refusal, while nothing but the quota in use has changed since then.
-        self.standing: Refusal | None = None
+
+    @property
+    def parked_for(self) -> Refusal | None:
+        """The refusal for which the shape is parked; None if it is not parked."""
+        return self.refusal if self.is_parked else None
+
+    def is_refused_for(self, key: Key) -> bool:
+        """Whether this is the Workload of `refusal`."""
+        return self.refusal is not None and self.refusal.info.key == key
 
     def push(self, info: Info) -> None:
         """Add a Workload."""

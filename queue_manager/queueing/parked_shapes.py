@@ -5,11 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 
-from queue_manager.queueing.equal_workloads import EqualWorkloads, PendingReason, Refusal, ShapeId
+from queue_manager.queueing.equal_workloads import EqualWorkloads, Refusal, ShapeId
 from queue_manager.queueing.refresh_turns import turn_of
-from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_tree import FlavorResource
-from queue_manager.scheduling.workload_info import Info
 
 Reach = Callable[[FlavorResource, int], float]  # by priority: the most that a Workload could use, now or by preemption
 
@@ -25,26 +23,26 @@ class ParkedShapes:
         self._demands: dict[tuple[FlavorResource, int], list[tuple[int, ShapeId]]] = {}
         self._without_demand: dict[ShapeId, None] = {}  # those of which that is unknown; some may not be parked
 
-    def add(self, shape: EqualWorkloads, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None) -> None:
-        """Park a shape of which this Workload was refused, or replace the refusal. `demands`: see `within`."""
-        self.discard(shape)
-        shape.parked, shape.refused, shape.turn, shape.reason = why, refused.key, turn_of(refused.uid), why.reason
-        shape.standing = Refusal(refused, why, demands) if demands is not None else None
+    def add(self, shape: EqualWorkloads, refusal: Refusal) -> None:
+        """Park a shape, or replace its refusal."""
+        self.forget(shape)
+        shape.is_parked, shape.refusal, shape.reason = True, refusal, refusal.why.reason
+        shape.turn = turn_of(refusal.info.uid)
         self._turns.setdefault(shape.turn, {})[shape.key] = shape
-        if demands is None:
+        if refusal.demands is None:
             self._without_demand[shape.key] = None
-        for fr, amount in demands or ():
+        for fr, amount in refusal.demands or ():
             if shape.demands.get(fr) != amount:
                 shape.demands[fr] = amount
-                self._push((fr, refused.priority), amount, shape.key)
+                self._push((fr, refusal.info.priority), amount, shape.key)
 
-    def discard(self, shape: EqualWorkloads) -> None:
-        """Let a shape be parked no longer."""
+    def forget(self, shape: EqualWorkloads) -> None:
+        """Forget the refusal of a shape: it is parked no longer."""
         self._turns.get(shape.turn, {}).pop(shape.key, None)
-        shape.parked = shape.refused = None
+        shape.is_parked, shape.refusal = False, None
 
     def of_turn(self, turn: int) -> list[EqualWorkloads]:
-        """The shapes whose messages are brought up to date in this turn of each period."""
+        """The refused shapes whose messages are brought up to date in this turn of each period."""
         return list(self._turns.get(turn, {}).values())
 
     def within(self, reach: Reach) -> list[EqualWorkloads]:
@@ -62,7 +60,7 @@ class ParkedShapes:
                     del demands[fr]
                     found.append(key)
         shapes = (self._shapes[key] for key in dict.fromkeys(found) if key in self._shapes)
-        return [shape for shape in shapes if shape.parked is not None]
+        return [shape for shape in shapes if shape.is_parked]
 
     def _push(self, key: tuple[FlavorResource, int], amount: int, shape: ShapeId) -> None:
         heap = self._demands.setdefault(key, [])

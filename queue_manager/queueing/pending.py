@@ -106,14 +106,15 @@ class PendingWorkloads:
 
     def shapes(self) -> tuple[int, int]:
         """(number of shapes to try, number of parked shapes, of which one Workload was refused and none is tried)."""
-        parked = sum(shape.parked is not None for shape in self._shapes.values())
+        parked = sum(shape.is_parked for shape in self._shapes.values())
         return len(self._shapes) - parked, parked
 
     def bypassed(self, key: Key) -> PendingReason | None:
         """The refusal of another Workload for which the shape of this one is parked; None if it is not parked."""
         info = self._where.get(key)
         shape = self._shape_of(info) if info is not None and self._in_shape(key) else None
-        return shape.parked if shape is not None and shape.refused != key else None
+        refusal = shape.parked_for if shape is not None else None
+        return refusal.why if refusal is not None and refusal.info.key != key else None
 
     def refusal(self, key: Key) -> PendingReason | None:
         """Why this Workload was refused, if nothing has changed since then. None for one that waits for victims."""
@@ -121,7 +122,8 @@ class PendingWorkloads:
             return None if self._is_blocked_by_preemptor else self._blocked_because
         info = self._where.get(key)
         shape = self._shape_of(info) if info is not None and self._in_shape(key) else None
-        return shape.parked if shape is not None and shape.refused == key else self._refused.get(key)
+        refusal = shape.parked_for if shape is not None else None
+        return refusal.why if refusal is not None and refusal.info.key == key else self._refused.get(key)
 
     def take_reclassified(self) -> list[Key]:
         """The Workloads whose `bypassed` has another reason since this was asked before."""
@@ -132,7 +134,7 @@ class PendingWorkloads:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
         if key not in self._where or key in self._preempting:
             return False
-        return not self._in_shape(key) or self._shape_of(self._where[key]).parked is not None
+        return not self._in_shape(key) or self._shape_of(self._where[key]).is_parked
 
     def _in_shape(self, key: Key) -> bool:
         return key not in self._delayed and key not in self._refused and key not in self._preempting
@@ -195,14 +197,12 @@ class PendingWorkloads:
         if self._in_shape(key):
             shape = self._shape_of(info)
             shape.remove(key)
-            self._parked_workloads -= shape.parked is not None
+            self._parked_workloads -= shape.is_parked
             if not shape.live:
-                self._parked.discard(shape)
+                self._parked.forget(shape)
                 del self._shapes[shape.key]
-            elif shape.refused == key:  # no other Workload's status says why the shape is parked
+            elif shape.is_refused_for(key):  # no other Workload's status carries the reason
                 self._release(shape)
-            elif shape.standing is not None and shape.standing.info.key == key:
-                shape.standing = None
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
         self._preempting.discard(key)
@@ -214,14 +214,11 @@ class PendingWorkloads:
         if shape is None:
             shape = self._shapes[key] = EqualWorkloads(key, info)
         shape.push(info)
-        is_first = shape.first() is info
+        is_first, was_parked = shape.first() is info, shape.is_parked
+        self._parked_workloads += was_parked
         if is_first and self.preempts_newer:
-            shape.standing = None
-        if shape.parked is not None:
-            self._parked_workloads += 1
-            if is_first and self.preempts_newer:
-                self._release(shape)
-        elif is_first:  # else the entry of the shape's first member stands
+            self._release(shape)
+        if is_first and not was_parked:  # else the entry of the shape's first member stands
             self._push_shape(key, info)
 
     def _push_shape(self, key: ShapeId, first: Info) -> None:
@@ -309,7 +306,7 @@ class PendingWorkloads:
         while heap:
             order, key = heap[0]
             shape = self._shapes.get(key)
-            first = shape.first() if shape and shape.parked is None else None
+            first = shape.first() if shape and not shape.is_parked else None
             if first is not None and self._order(first) == order:
                 return first
             heapq.heappop(heap)
@@ -360,17 +357,15 @@ class PendingWorkloads:
         else:
             if self._preempting.discard(key):
                 self._enter(info)
-            self._park(self._shape_of(info), info, why, demands)
+            self._park(self._shape_of(info), Refusal(info, why, demands))
             self._take_head(info, None if never or kept_back else behind)
 
-    def _park(
-        self, shape: EqualWorkloads, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None
-    ) -> None:
-        if shape.parked is None:
+    def _park(self, shape: EqualWorkloads, refusal: Refusal) -> None:
+        if not shape.is_parked:
             self._parked_workloads += len(shape.live)
-        if shape.reason not in ("", why.reason):
+        if shape.reason not in ("", refusal.why.reason):
             self._reclassified += shape.live
-        self._parked.add(shape, refused, why, demands)
+        self._parked.add(shape, refusal)
 
     def usage_changed(self) -> None:
         """Record that the past usage of a LocalQueue is another one: one that was kept back may be before the head."""
@@ -388,7 +383,7 @@ class PendingWorkloads:
             self._unblock()
         for key in kept_back:
             shape = self._shape_of(self._where[key]) if self._in_shape(key) else None
-            if shape is not None and shape.refused == key:
+            if shape is not None and shape.is_refused_for(key):
                 self._release(shape)
                 woken = True
         return woken
@@ -398,7 +393,7 @@ class PendingWorkloads:
             return
         self._shortest_first, self._shape_heads = shortest_first, {}
         for shape in self._shapes.values():
-            first = shape.first() if shape.parked is None else None
+            first = shape.first() if not shape.is_parked else None
             if first is not None:
                 self._push_shape(shape.key, first)
 
@@ -427,34 +422,31 @@ class PendingWorkloads:
     def _release_all(self) -> bool:
         """Have every parked shape tried again. True if a shape was parked."""
         self._set_shortest_first(False)
-        parked = False
+        woken = self._parked_workloads > 0
         for shape in self._shapes.values():
-            shape.standing = None
-            if shape.parked is not None:
+            if shape.refusal is not None:
                 self._release(shape)
-                parked = True
-        return parked
+        return woken
 
     def _release_within(self, reach: Reach) -> bool:
-        """Have the parked shapes tried again whose demands are within reach: as long as they are."""
+        """Have the parked shapes tried again whose demands are within reach. True if there was one."""
         within = self._parked.within(reach)
         for shape in within:
-            standing = shape.standing
-            self._release(shape)
-            shape.standing = standing
+            self._release(shape, stands=True)
         return bool(within)
 
     def standing_refusal(self, head: Info) -> Refusal | None:
         """The refusal of the Workload to try next, or of an equal one, if only the quota in use has changed since."""
-        return self._shape_of(head).standing if self._in_shape(head.key) else None
+        return self._shape_of(head).refusal if self._in_shape(head.key) else None
 
     def park_beyond(self, reach: Reach) -> bool:
-        """Let the refusals stand of those to try next that are beyond reach by now. True if there is one."""
+        """Let the refusals stand of those to try next whose demands are beyond reach by now. True if there is one."""
         parked = False
         while (head := self.head()) is not None and (refusal := self.standing_refusal(head)) is not None:
-            if any(demand.amount <= reach(demand.fr, head.priority) for demand in refusal.demands):
+            demands = refusal.demands
+            if demands is None or any(one.amount <= reach(one.fr, head.priority) for one in demands):
                 break
-            self._park(self._shape_of(head), refusal.info, refusal.why, refusal.demands)
+            self._park(self._shape_of(head), refusal)
             parked = True
         return parked
 
@@ -466,14 +458,18 @@ class PendingWorkloads:
         for shape in self._parked.of_turn(turn):
             self._release(shape)
 
-    def _release(self, shape: EqualWorkloads) -> None:
-        """Have the first Workload of a parked shape tried again."""
-        self._parked.discard(shape)
-        shape.standing = None
-        self._parked_workloads -= len(shape.live)
-        first = shape.first()
-        if first is not None:
-            self._push_shape(shape.key, first)
+    def _release(self, shape: EqualWorkloads, *, stands: bool = False) -> None:
+        """Have the first Workload of a refused shape tried again. `stands`: unless its demands are beyond reach when
+        its turn comes.
+        """
+        was_parked, shape.is_parked = shape.is_parked, False
+        if not stands:
+            self._parked.forget(shape)
+        if was_parked:
+            self._parked_workloads -= len(shape.live)
+            first = shape.first()
+            if first is not None:
+                self._push_shape(shape.key, first)
 
     def _unblock(self) -> None:
         self.blocked_by = self.never = None

@@ -56,7 +56,7 @@ def test_whatever_can_be_admitted_or_preempt_is_within_reach(keeps, least):
     assert possible > least
 
 
-def test_what_is_kept_for_a_preemptor_is_beyond_the_reach_of_those_that_never_pass_it():
+def test_what_is_kept_for_a_preemptor_is_beyond_reach_of_those_that_never_pass_it():
     """The preemptor gets all four cpus of the cohort: its victim, which borrows three, is being stopped."""
     s = state(queue(cpu="4", cohort="team", reclaim="Any"), queue("other", "0", "team"))
     run(s, "victim", "other", cpu=3)
@@ -101,7 +101,7 @@ def test_policies_decide_how_far_a_preemption_reaches(policies, reach):
     assert reachable(s, s.queues["cq"], CPU, 5) == reach
 
 
-def test_what_a_victim_releases_beyond_the_need_of_its_preemptor_is_within_reach_of_all():
+def test_what_is_released_beyond_the_need_of_a_preemptor_is_within_reach_of_all():
     s = state(queue(cpu="4", within="LowerPriority"))
     run(s, "low", cpu=3)
     run(s, "equal", cpu=1, priority=1)

@@ -1,6 +1,8 @@
 """The preempting Workloads of one ClusterQueue: they wait until their victims have stopped.
 
-Each is tried again after the next change: it is *due* then, and *tried* once that is done.
+Each is tried again after the next change: it is *due* then, and *tried* once that is done. Within a *round* they are
+tried in the order of their rank, and none twice: each try can be such a change, and so those behind would never be
+tried, although what is kept for them may be what keeps the first ones from an end.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ class Preemptors:
 
     def __init__(self) -> None:
         self._members: dict[Key, Info] = {}
-        self._due: dict[Key, None] = {}
-        self._by_rank: list[tuple[Rank, Key]] = []  # heap of those due; entries may be dead
+        self._due: dict[Key, int] = {}  # the round of each
+        self._in_order: list[tuple[int, Rank, Key]] = []  # heap of those due, by round and rank; entries may be dead
+        self._round = 0  # of the last one to be tried
         self._tried: list[Key] = []  # since the last change; some may be gone, or due
         self._without_victims: dict[Key, None] = {}  # those that wait for the victims of others
 
@@ -33,14 +36,17 @@ class Preemptors:
         return iter(self._members.values())
 
     def add_due(self, info: Info) -> None:
-        """Add a Workload, or have it tried again."""
+        """Add a Workload, which is tried in this round."""
+        self._add_due(info, self._round)
+
+    def _add_due(self, info: Info, round: int) -> None:
         self._members[info.key] = info
-        self._due[info.key] = None
-        if len(self._by_rank) > 64 and len(self._by_rank) > 2 * len(self._members):
-            self._by_rank = [(self._members[key].rank, key) for key in self._due]
-            heapq.heapify(self._by_rank)
+        self._due[info.key] = round
+        if len(self._in_order) > 64 and len(self._in_order) > 2 * len(self._members):
+            self._in_order = [(of, self._members[key].rank, key) for key, of in self._due.items()]
+            heapq.heapify(self._in_order)
         else:
-            heapq.heappush(self._by_rank, (info.rank, info.key))
+            heapq.heappush(self._in_order, (round, info.rank, info.key))
 
     def add_tried(self, info: Info, *, has_victims: bool) -> None:
         """Set a Workload aside until the next change. `has_victims`: of its own."""
@@ -66,17 +72,18 @@ class Preemptors:
 
     def first_due(self) -> Info | None:
         """The first Workload to try again, or None; drops dead entries on the way."""
-        while self._by_rank:
-            rank, key = self._by_rank[0]
-            if key in self._due and self._members[key].rank == rank:
+        while self._in_order:
+            of, rank, key = self._in_order[0]
+            if self._due.get(key) == of and self._members[key].rank == rank:
+                self._round = of
                 return self._members[key]
-            heapq.heappop(self._by_rank)
+            heapq.heappop(self._in_order)
         return None
 
     def retry(self) -> bool:
-        """Have those tried again that were tried since the last change. True if there was one."""
+        """Have those tried again, in the next round, that were tried since the last change. True if there was one."""
         tried, self._tried = self._tried, []
         waiting = [key for key in dict.fromkeys(tried) if key in self._members and key not in self._due]
         for key in waiting:
-            self.add_due(self._members[key])
+            self._add_due(self._members[key], self._round + 1)
         return bool(waiting)

@@ -71,6 +71,7 @@ class Preemptions:
         self._slots = asyncio.Semaphore(CONCURRENT_EVICTIONS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._evictions: dict[str, asyncio.Task[str]] = {}  # under way, by uid of the victim
+        self._retries: dict[str, asyncio.Task[None]] = {}  # by uid: its `record_spared` is written no earlier
 
     def close(self) -> None:
         """Stop starting writes."""
@@ -90,18 +91,27 @@ class Preemptions:
         A preemption that ends before it is written counts too: without a record it would be forgotten after a restart.
         """
         workload = self._workloads.by_uid(info.uid)
-        if workload is None or not (requeue_history.spared(workload) or self._quota_cache.state.spared_by(info.uid)):
+        if workload is None or info.uid in self._retries:
+            return
+        if not requeue_history.spared(workload) and not self._quota_cache.state.spared_by(info.uid):
             return
         draft = Draft(workload, self._runtime.clock.now())
         self._spare(draft)
 
-        def failed(error: Exception) -> None:  # it is tried again at the next refusal
+        def failed(error: Exception) -> None:
             if not isinstance(error, Gone):
                 report(error, "which others it may not preempt could not be written", info)
+                again = self._record_spared_again(info, self._rejections.record(workload, error))
+                self._retries[info.uid] = self._start(again)
 
         if draft.changed:
             component = event_reasons.SCHEDULER_COMPONENT
             self._writer.explain(workload, self._spare, component, Cause.REASON, slot=SLOT, failed=failed)
+
+    async def _record_spared_again(self, info: Info, delay: float) -> None:
+        await asyncio.sleep(delay)
+        del self._retries[info.uid]
+        self.record_spared(info)
 
     def _spare(self, draft: Draft) -> None:
         workload, state = draft.workload, self._quota_cache.state

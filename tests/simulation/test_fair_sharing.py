@@ -10,8 +10,10 @@ import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
+from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual_time import run_virtual
+from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, RUNS_WITHOUT_END, Cluster, cluster
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -157,16 +159,7 @@ def test_preemptions_that_were_never_written_count_after_a_restart_too() -> None
 
     async def scenario() -> None:
         async with cluster(INITIAL, **dict.fromkeys(("narrow", "wide", "whole"), RUNS_WITHOUT_END)) as c:
-            await c.apply_class("high", 3)
-            policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
-            spec = {"cohortName": "all", "preemption": policy}
-            await c.queues("1", **spec)
-            for name, cpu in (("lender", "1"), ("other", "2")):
-                await add_queue(c, name, cpu, **spec, fairSharing={"weight": "500m"})
-            await c.submit("narrow", cpu="2", queue="other")
-            await c.until(c.running, ["narrow"])
-            await c.submit("wide", cpu="4")
-            await c.submit("whole", cpu="4", queue="other", labels={"kueue.x-k8s.io/priority-class": "high"})
+            await stop_each_other(c)
             for starts in (0, 1):
                 if starts:
                     await c.world.kill()
@@ -177,6 +170,60 @@ def test_preemptions_that_were_never_written_count_after_a_restart_too() -> None
                 assert (await c.workload("wide"))["status"]["requeueHistory"] == {"spared": [await uid(c, "whole")]}
 
     run_virtual(scenario())
+
+
+async def stop_each_other(c: Cluster) -> None:
+    await c.apply_class("high", 3)
+    policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+    spec = {"cohortName": "all", "preemption": policy}
+    await c.queues("1", **spec)
+    for name, cpu in (("lender", "1"), ("other", "2")):
+        await add_queue(c, name, cpu, **spec, fairSharing={"weight": "500m"})
+    await c.submit("narrow", cpu="2", queue="other")
+    await c.until(c.running, ["narrow"])
+    await c.submit("wide", cpu="4")
+    await c.submit("whole", cpu="4", queue="other", labels={"kueue.x-k8s.io/priority-class": "high"})
+
+
+LOST = "which others it may not preempt could not be written"
+
+
+class Records(Relay):
+    """Loses the first five records of which others a Workload may not preempt once more; or has the Workload deleted
+    before the first one.
+    """
+
+    deletes = False
+    seen = 0
+
+    async def request(self, request: Request) -> Response:
+        if request.method == "PATCH" and b'"spared"' in (request.body or b""):
+            self.seen += 1
+            if self.deletes and self.seen == 1:
+                await super().request(Request("DELETE", request.path.removesuffix("/status")))
+            elif not self.deletes and self.seen <= 5:
+                raise ConnectionResetError("lost")
+        return await super().request(request)
+
+
+@pytest.mark.parametrize(("deletes", "losses"), [(False, 5), (True, 0)])
+def test_a_record_of_preemptions_that_is_lost_is_written_again(
+    deletes: bool, losses: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At rest, too. That of a deleted Workload is not missed: its Job gets another one."""
+    monkeypatch.setattr(Records, "deletes", deletes)
+
+    async def scenario() -> None:
+        config = loads(HEAD + INITIAL)
+        async with World(1, lambda pod: RUNS_WITHOUT_END, config, separate_queue=True, wrap_transport=Records) as world:
+            c = Cluster(world, {})
+            await stop_each_other(c)
+            await c.until(c.running, ["whole"])
+            await asyncio.sleep(60)
+            assert (await c.workload("wide"))["status"]["requeueHistory"] == {"spared": [await uid(c, "whole")]}
+
+    run_virtual(scenario())
+    assert [record.message for record in caplog.records].count(LOST) == losses
 
 
 async def uid(c: Cluster, job: str) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from queue_manager.queueing.outcomes import Rehearsal
+from queue_manager.queueing.preemptors import Preemptors
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.holdings import Holding, Reservation
@@ -57,6 +58,21 @@ def test_the_last_of_them_wait_longer(policy, order):
     admitted = [name for victim in order for name in cluster.stopped(victim)]
     assert sorted(admitted) == ["higher", *PREEMPTORS[:2]]
     assert cluster.queues.get(pending(PREEMPTORS[2]).key) is not None
+
+
+def test_each_preemptor_is_tried_once_before_one_is_tried_again():
+    """In the order of their rank; whatever has changed after each try. One that is new is tried in the same round."""
+    preemptors, tried = Preemptors(), []
+    for name in "ace":
+        preemptors.add_due(pending(name))
+    for _ in range(7):
+        first = preemptors.first_due()
+        tried.append(first.key.name)
+        preemptors.add_tried(first, has_victims=True)
+        preemptors.retry()
+        if tried == ["a"]:
+            preemptors.add_due(pending("b"))
+    assert tried == ["a", "b", "c", "e", "a", "b", "c"]
 
 
 @pytest.mark.parametrize(("used", "behind"), [((1, 1), ["uid-younger"]), ((2, 1), []), ((1, 2), ["uid-younger"])])

@@ -3,8 +3,9 @@
 A Workload that cannot be admitted now cannot be admitted later unless something changes, and neither can any other
 with the same requests. So there is one heap per *shape* (requests, priority, namespace), and a heap of the shapes by
 their first member. A refusal parks a whole shape in O(1), and 100 000 equal Workloads cost as much as one. Released
-quota releases those parked shapes whose demand is within its reach (`scheduling/reachable_quota.py`), and any other
-change all of them. Each Workload is in one of these places:
+quota releases those parked shapes whose demand is within its reach (`scheduling/reachable_quota.py`): their refusal
+stands if that is so no longer when they are the first (`park_beyond`). Any other change releases all of them. Each
+Workload is in one of these places:
 
     active       in the heap of its shape, which is not parked          counts as active
     parked       in the heap of its shape, which is parked              counts as inadmissible

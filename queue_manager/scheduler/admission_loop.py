@@ -155,6 +155,9 @@ class Scheduler:
                     ended.append(self._refuse(outcome))
                     self._preemptions.record_spared(outcome.info)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
+        if not progress:  # no cycle follows that could decide otherwise about those that others were tried before
+            for refusal in (each for each in decided if isinstance(each, Refuse) and each.retry is Retry.NEXT_CYCLE):
+                self._report(refusal)
         again, without_preemptors = outcomes.retried_after(ended)
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)
         self._quota_cache.requeue_within_reach(sorted(again | concerned), now)
@@ -234,9 +237,16 @@ class Scheduler:
     # --- refusals ---
 
     def _refuse(self, refusal: Refuse) -> outcomes.EndedReservations:
-        never = refusal.reason in NEVER_FITS_REASONS
         now, backfilling = self._runtime.clock.now(), self._backfilling
         ended = outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
+        if refusal.retry is not Retry.NEXT_CYCLE:
+            self._report(refusal)
+        for info in ended.behind:
+            self._reasons.report(info, _wait_behind)
+        return ended
+
+    def _report(self, refusal: Refuse) -> None:
+        never = refusal.reason in NEVER_FITS_REASONS
 
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
@@ -246,11 +256,7 @@ class Scheduler:
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
-        if refusal.retry is not Retry.NEXT_CYCLE:
-            self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
-        for info in ended.behind:
-            self._reasons.report(info, _wait_behind)
-        return ended
+        self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)

@@ -14,7 +14,7 @@ from job_controller.json_tree import Json
 from tests.benchmarks.bench_queue_replay import replay
 from tests.benchmarks.queue_shape import Queue, Shape, WorkloadClass
 
-ENDLESS = (81, 134)  # seeds of crowds whose cycles did not end when preemptors were tried by rank alone
+ENDLESS = (74, 80, 81, 134, 168)  # seeds of crowds whose cycles did not end when preemptors were tried by rank alone
 OFTEN = (*ENDLESS, 0, 1)  # in `make test`
 RARELY = range(2, 40)
 MOST_CPUS = 8  # of one Workload; whatever the limits, it may use as many

@@ -152,6 +152,7 @@ async def test_a_container_that_writes_after_the_death_of_the_keeper_ends(run: R
     await until(lambda: run.log.exists() and run.log.read_text() == "one\n")
     (keeper,) = keepers() - before
     os.kill(keeper, signal.SIGKILL)
+    await until(lambda: keeper not in keepers())  # until then the pipe can be written to
     (run.work / "go").touch()
     await asyncio.wait_for(ended.wait(), SECONDS)
     known = run.read_exit()

@@ -39,14 +39,14 @@ class Preemptors:
         """Add a Workload, which is tried in this round."""
         self._add_due(info, self._round)
 
-    def _add_due(self, info: Info, round: int) -> None:
+    def _add_due(self, info: Info, in_round: int) -> None:
         self._members[info.key] = info
-        self._due[info.key] = round
+        self._due[info.key] = in_round
         if len(self._in_order) > 64 and len(self._in_order) > 2 * len(self._members):
             self._in_order = [(of, self._members[key].rank, key) for key, of in self._due.items()]
             heapq.heapify(self._in_order)
         else:
-            heapq.heappush(self._in_order, (round, info.rank, info.key))
+            heapq.heappush(self._in_order, (in_round, info.rank, info.key))
 
     def add_tried(self, info: Info, *, has_victims: bool) -> None:
         """Set a Workload aside until the next change. `has_victims`: of its own."""

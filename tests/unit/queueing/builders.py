@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
+from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.scheduling.workload_info import Info, info
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,3 +115,12 @@ def local_queue(name="lq", cluster_queue="cq", namespace="ns", **spec) -> LocalQ
 
 def flavor(name="default", **spec) -> ResourceFlavor:
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, ResourceFlavor)
+
+
+def drain(queue: PendingWorkloads) -> list[str]:
+    """The names of the Workloads to try, in order, if each is admitted."""
+    names = []
+    while (head := queue.head()) is not None:
+        names.append(head.key.name)
+        queue.remove(head.key)
+    return names

@@ -15,7 +15,7 @@ from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from tests.examples import examples
-from tests.unit.queueing.builders import T0, at, condition, pending
+from tests.unit.queueing.builders import T0, at, condition, drain, pending
 
 WAITS = "WaitingForPreemptedWorkloads"
 WHY = PendingReason("WaitingForQuota", "full")
@@ -27,14 +27,6 @@ def queue_of(strategy="BestEffortFIFO", *infos):
     for info in infos:
         queue.put(info, T0)
     return queue
-
-
-def drain(queue):
-    names = []
-    while (head := queue.head()) is not None:
-        names.append(head.key.name)
-        queue.remove(head.key)
-    return names
 
 
 def test_priority_comes_first_then_time_then_arrival():

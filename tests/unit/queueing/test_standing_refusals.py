@@ -12,7 +12,7 @@ from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
-from tests.unit.queueing.builders import T0, cluster_queue, flavor, local_queue, pending
+from tests.unit.queueing.builders import T0, cluster_queue, drain, flavor, local_queue, pending
 
 CPU = FlavorResource("default", "cpu")
 WHY = PendingReason("WaitingForQuota", "full")
@@ -38,15 +38,6 @@ def within(cpus):
     return lambda fr, priority: cpus * 1000
 
 
-def tried(queue):
-    """The Workloads to try, in order, if each is admitted."""
-    names = []
-    while (head := queue.head()) is not None:
-        names.append(head.key.name)
-        queue.remove(head.key)
-    return names
-
-
 @pytest.mark.parametrize(
     ("left", "is_parked", "expected"),
     [(0, True, []), (1, True, ["small"]), (3, False, ["large", "small"])],
@@ -58,7 +49,7 @@ def test_a_refusal_stands_once_others_have_taken_what_was_released(left, is_park
     assert queue.park_beyond(within(left)) is is_parked
     assert queue.inadmissible == 2 - len(expected)
     assert queue.refusal(pending("large").key) == (WHY if is_parked else None)
-    assert tried(queue) == expected
+    assert drain(queue) == expected
 
 
 def test_one_whose_refusal_stands_is_tried_when_quota_is_released_again():
@@ -68,7 +59,7 @@ def test_one_whose_refusal_stands_is_tried_when_quota_is_released_again():
         queue.park_beyond(within(2))
         assert queue.requeue_inadmissible(T0, within(2)) is False
     queue.requeue_inadmissible(T0, within(3))
-    assert tried(queue) == ["large"]
+    assert drain(queue) == ["large"]
 
 
 def test_a_head_that_lost_to_another_in_the_cycle_keeps_its_earlier_refusal():

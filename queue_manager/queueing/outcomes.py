@@ -61,6 +61,7 @@ def assume(
     admitted, longest = not state.checks_of(decision.cluster_queue), candidate.longest_run
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
     queues.remove(candidate.key)
+    queues.forget_tries()
     state.end_reservation(candidate.uid)
     state.count_reclaims(candidate.uid, cycle.reclaimed_from(state, decision))
     state.hold(
@@ -87,6 +88,8 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
     state.reserve(decision.reservation)
     queues.refused(decision)
     running = [victim for victim in decision.victims if not victim.holding.evicted]
+    if running:
+        queues.forget_tries()
     for victim in running:
         state.mark_evicted(victim.holding.uid)
     return running

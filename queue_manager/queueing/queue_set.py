@@ -8,6 +8,7 @@ Workloads and queues again, in any order, gives the same result.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
@@ -32,6 +33,8 @@ from queue_manager.scheduling.usage_decay import (
 )
 from queue_manager.scheduling.workload_info import Info
 
+MOST_TRIES = 100  # of one preemptor, between two changes; a few are usual
+
 
 class Queues:
     """The place of each pending Workload. Changes of queues and Workloads may arrive in any order."""
@@ -48,6 +51,7 @@ class Queues:
         self._withholding: dict[str, None] = {}  # ClusterQueues whose first may withhold quota: see `withholding_heads`
         self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
         self._reclassified: list[Key] = []  # Workloads: see `take_reclassified`
+        self._tries: Counter[Key] = Counter()  # of preemptors, since `forget_tries`
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
     # --- Workloads ---
@@ -203,6 +207,9 @@ class Queues:
     def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
         `now`.
+
+        A preemptor that has been tried MOST_TRIES times is not tried before something changes (`forget_tries`). So
+        cycles end whatever the policies are: each follows from an admission, a new victim or the try of a preemptor.
         """
         self._end_backoffs(now)
         found: list[tuple[str, Info]] = []
@@ -212,13 +219,22 @@ class Queues:
                 continue
             head = pending.head() if pending is not None else None
             if head is not None:
-                found.append((name, head))
+                if self._tries[head.key] < MOST_TRIES:
+                    found.append((name, head))
                 continue
             del self._eligible[name]
             if pending is not None and pending.has_left_head:
                 pending.has_left_head = False
                 self._left_by_head.append(name)
         return found
+
+    def exhausted(self) -> list[Key]:
+        """The preemptors that have been tried MOST_TRIES times without a change."""
+        return [key for key, tries in self._tries.items() if tries >= MOST_TRIES]
+
+    def forget_tries(self) -> None:
+        """Record a change other than of what is kept for preemptors: each of them may be tried as often again."""
+        self._tries.clear()
 
     def is_refused(self, head: Info, cluster_queue: str) -> bool:
         """Whether this head, or an equal Workload, was refused, and only the quota in use has changed since then."""
@@ -306,6 +322,8 @@ class Queues:
         demands: tuple[Demand, ...] | None = None,
     ) -> None:
         """Record that a head was refused or has to wait: see PendingWorkloads.refused."""
+        if isinstance(refusal, Preempt):
+            self._tries[refusal.info.key] += 1
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)

@@ -9,6 +9,7 @@ BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-c
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 
@@ -27,6 +28,7 @@ from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
+from queue_manager.queueing.queue_set import MOST_TRIES
 from queue_manager.scheduler.cycle_metrics import CycleMetrics
 from queue_manager.scheduler.cycle_trail import CycleTrail
 from queue_manager.scheduler.pending_reasons import PendingReasons
@@ -39,6 +41,9 @@ from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, is_cha
 from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
+log = logging.getLogger(__name__)
+
+ENDLESS_TRIES = "preemptors were tried again and again, and nothing changed; they wait for a second"
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
 
 
@@ -97,24 +102,30 @@ class Scheduler:
             while True:
                 await changed.wait()
                 changed.clear()
-                if self._run_cycles():
-                    changed.set()
-                else:
-                    self._trail.settle()
-                await asyncio.sleep(0)  # let watches and writes proceed
+                self._quota_cache.queues.forget_tries()
+                await self._run_cycles()
+                self._trail.settle()
+                self._retry_exhausted()
+                await asyncio.sleep(0)
         finally:
             for task in self._writes:
                 task.cancel()
             self._preemptions.close()
             self._reasons.close()
 
-    def _run_cycles(self) -> bool:
-        """Run cycles for up to BUDGET_SECONDS. False if the last one found nothing to do."""
+    async def _run_cycles(self) -> None:
+        """Run cycles until one finds nothing to do; every BUDGET_SECONDS watches and writes proceed."""
         end = self._loop.time() + BUDGET_SECONDS
         while self.cycle():
             if self._loop.time() >= end:
-                return True
-        return False
+                await asyncio.sleep(0)
+                end = self._loop.time() + BUDGET_SECONDS
+
+    def _retry_exhausted(self) -> None:
+        """Report preemptors that take quota from each other without end, and try them again a second later."""
+        if exhausted := self._quota_cache.queues.exhausted():
+            log.error(ENDLESS_TRIES, extra={"tries": MOST_TRIES, "workloads": [str(key) for key in exhausted]})
+            self._loop.get().call_later(RETRY_SECONDS, self._quota_cache.changed.set)
 
     def cycle(self) -> bool:
         """Run one admission cycle. False if nothing can be tried before something changes."""

@@ -11,10 +11,13 @@ from random import Random
 import pytest
 
 from job_controller.json_tree import Json
+from queue_manager.queueing import queue_set
+from queue_manager.scheduler.admission_loop import ENDLESS_TRIES
 from tests.benchmarks.bench_queue_replay import replay
 from tests.benchmarks.queue_shape import Queue, Shape, WorkloadClass
 
 ENDLESS = (74, 80, 81, 134, 168)  # seeds of crowds whose cycles did not end when preemptors were tried by rank alone
+MANY_TRIES = 81  # seed of a crowd in which preemptors are often tried again although nothing has changed
 OFTEN = (*ENDLESS, 0, 1)  # in `make test`
 RARELY = range(2, 40)
 MOST_CPUS = 8  # of one Workload; whatever the limits, it may use as many
@@ -80,3 +83,12 @@ def test_all_of_a_crowd_run_in_the_end_within_the_quota(seed: int) -> None:
     record = replay(shape).record
     assert record.finished == shape.total
     assert record.most_in_use <= shape.quota_of_cohort
+
+
+def test_a_crowd_runs_though_preemptors_are_tried_once_between_changes(monkeypatch, caplog) -> None:
+    """This bound ends cycles; here they would have ended without it, and those that it ends are repeated in time."""
+    monkeypatch.setattr(queue_set, "MOST_TRIES", 1)
+    shape = crowd(MANY_TRIES)
+    record = replay(shape).record
+    assert (record.finished, record.most_in_use <= shape.quota_of_cohort) == (shape.total, True)
+    assert ENDLESS_TRIES in caplog.messages

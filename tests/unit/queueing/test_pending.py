@@ -263,19 +263,27 @@ operations = st.lists(
 @settings(max_examples=examples(300), deadline=None)
 @given(operations, st.sampled_from(["StrictFIFO", "BestEffortFIFO"]))
 def test_the_head_is_the_first_workload_not_refused_since_the_last_change(steps, strategy):
-    """Compares the heaps with a model that searches all Workloads."""
+    """Compares the heaps with a model that searches all Workloads. Of the preemptors the first one of the earliest
+    round is tried.
+    """
     queue = PendingWorkloads(strategy)
     model: dict = {}
     parked: dict = {}  # shape -> the Workload that was refused for it
     refused: set = set()
-    preempting: dict = {}  # True: to be tried
+    preempting: dict = {}  # the round in which each is tried; None: none, before the next change
+    current = 0  # round
     blocked = None
 
     def first():
+        nonlocal current
         strict = strategy == "StrictFIFO"
         able = [i for k, i in model.items() if k not in refused and (strict or i.shape not in parked)]
         able = [i for i in able if i.key not in preempting]
-        able += [i for k, i in model.items() if preempting.get(k)]
+        due = {key: turn for key, turn in preempting.items() if turn is not None}
+        if due:
+            preemptor = min(due, key=lambda key: (due[key], model[key].rank))
+            current = due[preemptor]
+            able.append(model[preemptor])
         best = min(able, key=lambda i: (-i.priority, i.key not in preempting, i.rank), default=None)
         return None if best is not None and best.key == blocked else best
 
@@ -314,7 +322,7 @@ def test_the_head_is_the_first_workload_not_refused_since_the_last_change(steps,
             if strategy == "StrictFIFO":
                 blocked = head.key
             else:
-                preempting[head.key] = False
+                preempting[head.key] = None
         elif op == "namespace" and head is not None:
             queue.refused(head.key, Retry.NAMESPACE, WHY)
             refused.add(head.key)
@@ -322,7 +330,7 @@ def test_the_head_is_the_first_workload_not_refused_since_the_last_change(steps,
         elif op == "wake":
             queue.requeue_inadmissible(T0)
             parked, refused, blocked = {}, set(), None
-            preempting = dict.fromkeys(preempting, True)
+            preempting = {key: current + 1 if turn is None else turn for key, turn in preempting.items()}
         expected, got = first(), queue.head()
         assert (got and got.key) == (expected and expected.key)
         assert len(queue) == len(model)

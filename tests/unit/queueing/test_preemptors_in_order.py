@@ -4,7 +4,7 @@ import pytest
 
 from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.preemptors import Preemptors
-from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.queue_set import MOST_TRIES, Queues
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.planned_usage import PlannedUsage
@@ -122,3 +122,19 @@ def test_what_a_preemptor_leaves_over_goes_by_the_order_of_the_queue():
     assert cluster.settle(pending("later", priority=0, created=30, requests={"cpu": "1"})) == []
     assert {r.info.key.name for r in cluster.state.reservations.values()} == {"preemptor", "later"}
     assert cluster.stopped("large") == ["preemptor", "first"]
+
+
+def test_a_preemptor_whose_tries_never_end_waits_for_a_change():
+    cluster = Cluster("LowerPriority")
+    first = pending(PREEMPTORS[0], priority=20)
+    cluster.settle(first)
+
+    def is_tried():
+        cluster.queues.requeue_inadmissible(["cq"], T0)
+        return bool(Rehearsal(cluster.state, cluster.queues, T0).settle())
+
+    assert [is_tried() for _ in range(MOST_TRIES + 1)] == [True] * MOST_TRIES + [False]
+    assert cluster.queues.exhausted() == [first.key]
+    cluster.queues.forget_tries()
+    [victim] = [holding.key.name for holding in cluster.state.holdings.values() if holding.evicted]
+    assert cluster.stopped(victim) == [first.key.name]

@@ -101,6 +101,11 @@ class PendingWorkloads:
         return len(self._delayed) + len(self._refused) + self._parked_workloads
 
     @property
+    def has_refused(self) -> bool:
+        """Whether a Workload was refused and waits for a change."""
+        return self.blocked_by is not None or bool(self._refused) or self._parked_workloads > 0
+
+    @property
     def active(self) -> int:
         """How many Workloads can be tried without a change."""
         return len(self._where) - self.inadmissible
@@ -479,19 +484,23 @@ class PendingWorkloads:
     def requeue_inadmissible(self, now: datetime, reach: Reach | None = None, *, preemptors: bool = True) -> bool:
         """After a change, activate every Workload that is not delayed. True if at least one became active.
 
-        `reach`: only quota was released, and parked shapes that demand more than this stay parked. `preemptors`: also
-        those that wait for victims. Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
+        `reach`: only quota was released: parked shapes that demand more than this stay parked, and those refused alone
+        stay refused. `preemptors`: also those that wait for victims. Kueue: QueueInadmissibleWorkloads
+        (pkg/cache/queue).
         """
         if self._is_blocked_by_preemptor and not preemptors:
             return False
         woken = self.blocked_by is not None
         self._unblock()
         woken = (preemptors and self._preempting.retry()) or woken
-        woken = (self._release_all() if reach is None else self._release_within(reach)) or woken
-        refused, self._refused = self._refused, {}
-        for key in refused:
-            self._enter(self._where[key])
-        return self.end_backoffs(now) or bool(refused) or woken
+        if reach is None:
+            woken = self._release_all() or bool(self._refused) or woken
+            refused, self._refused = self._refused, {}
+            for key in refused:
+                self._enter(self._where[key])
+        else:
+            woken = self._release_within(reach) or woken
+        return self.end_backoffs(now) or woken
 
     def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
         """Set the queueing strategy. If it changes, Workloads that were refused under the old one are tried again."""

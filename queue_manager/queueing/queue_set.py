@@ -208,8 +208,9 @@ class Queues:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
         `now`.
 
-        A preemptor that has been tried MOST_TRIES times is not tried before something changes (`forget_tries`). So
-        cycles end whatever the policies are: each follows from an admission, a new victim or the try of a preemptor.
+        A preemptor that has been tried MOST_TRIES times, and what is behind it in its ClusterQueue, is not tried before
+        something changes (`forget_tries`). So cycles end whatever the policies are: each follows from an admission, a
+        new victim or the try of a preemptor.
         """
         self._end_backoffs(now)
         found: list[tuple[str, Info]] = []
@@ -362,10 +363,12 @@ class Queues:
     def has_refused(self, cluster_queue: str) -> bool:
         """Whether a Workload of this ClusterQueue was refused and is not eligible."""
         pending = self.cluster_queues.get(cluster_queue)
-        return pending is not None and (pending.inadmissible > 0 or pending.blocked_by is not None)
+        return pending is not None and pending.has_refused
 
     def refresh(self, cluster_queue: str, turns: Iterable[int]) -> None:
-        """Make the refused Workloads of these turns (`spread.turn_of`) eligible, so that their messages are updated."""
+        """Make the refused Workloads of these turns (`refresh_turns.turn_of`) eligible, to bring their messages up to
+        date.
+        """
         pending = self.cluster_queues.get(cluster_queue)
         if pending is not None:
             self._eligible[cluster_queue] = None

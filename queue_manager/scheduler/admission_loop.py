@@ -59,8 +59,8 @@ class Scheduler:
         follows_job: Callable[[Workload], bool] = lambda workload: True,
         pod_error: Callable[[Workload], str] = lambda workload: "",
     ) -> None:
-        """`follows_job`: whether a Workload has the request of its Job: no other Workload is admitted. `pod_error`: see
-        `Preemptions`.
+        """`follows_job`: whether the requests of a Workload are those of its Job; if not, it is not admitted.
+        `pod_error`: see `Preemptions`.
         """
         self.cycles = 0
         self._follows_job = follows_job
@@ -166,8 +166,9 @@ class Scheduler:
                     ended.append(self._refuse(outcome))
                     self._preemptions.record_spared(outcome.info)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
-        if not progress:  # no cycle follows that could decide otherwise about those that others were tried before
+        if not progress:  # no further cycle decides about these
             for refusal in (each for each in decided if isinstance(each, Refuse) and each.retry is Retry.NEXT_CYCLE):
+                self._trail.follow(refusal.info.uid)
                 self._report(refusal)
         again, without_preemptors = outcomes.retried_after(ended)
         concerned = outcomes.concerned_by(self._quota_cache.state, takers)
@@ -182,7 +183,9 @@ class Scheduler:
         return progress
 
     def _block(self, info: Info) -> None:
-        """Report that pods are awaited, unless a restart has to find that quota is kept for this preemptor."""
+        """Report that pods are awaited. A preemptor keeps the reason by which a restarted scheduler keeps quota for it
+        again.
+        """
         if not info.preempting and info.uid not in self._quota_cache.state.reservations:
             self._reasons.report(info, _wait_for_pods)
 
@@ -225,7 +228,7 @@ class Scheduler:
             self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
     def _reserve(self, draft: Draft, decision: Admit) -> None:
-        """Reserve quota, unless something on which the decision depends has changed, or another Workload needs it.
+        """Reserve quota, unless something on which the decision depends has changed, or the Workload was preempted.
 
         The same write sets PodsReady=False if waitForPodsReady is on and Sluice created the Workload for a Job.
         """

@@ -232,8 +232,10 @@ def _refuse(draft: Draft, *, refusal: PendingReason, requests: Mapping[str, Amou
 
 
 def next_turn(uid: str, period: float, now: float) -> float:
-    """The next time at which a Workload may have a message refreshed: once per period, evenly spread over uids."""
-    return now + (phase_of(uid) * period - now) % period
+    """The next time at which a Workload may have a message refreshed: once per period, evenly spread over uids; `now`
+    without a period.
+    """
+    return now + (phase_of(uid) * period - now) % period if period > 0 else now
 
 
 def _reason(workload: Workload) -> tuple[str, str, bool] | None:

@@ -103,6 +103,8 @@ class QuotaCache:
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
         """Apply changed settings: read every Workload again, and make refused ones eligible."""
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
         self._take_settings(settings)
         for local in self.queues.local_queues.values():
             self.queues.restore_usage(local)
@@ -135,7 +137,7 @@ class QuotaCache:
         return outcomes.withholding_heads(self.state, self.queues, self._is_tried, heads)
 
     def report_reasons(self) -> None:
-        """After a cycle, report those whose equivalent was refused for another reason than before."""
+        """After a cycle, report the parked Workloads whose equivalent was refused for another reason than before."""
         reclassified = self.queues.take_reclassified()
         for listener in self.reason_listeners if reclassified else ():
             listener(reclassified)
@@ -392,7 +394,7 @@ class QuotaCache:
         self.state.set_queue(new)
         self.queues.set_cluster_queue(new, now)
         self.changed.set()
-        if old is None or old.spec != new.spec:
+        if old is None or (old.spec, old.metadata.deletion_timestamp) != (new.spec, new.metadata.deletion_timestamp):
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
             self._end_unusable_reservations()
             self._quotas_changed(concerned, again=old is not None)

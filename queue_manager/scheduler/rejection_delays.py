@@ -19,7 +19,7 @@ MAX_RETRY_SECONDS = 60.0
 
 
 class Rejections:
-    """Counts rejected writes in a row, by Workload."""
+    """Counts the rejected writes of each Workload since its last admission was written."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -27,8 +27,8 @@ class Rejections:
         self._recorded: dict[str, datetime] = {}  # by uid: when the last Event was recorded
 
     def record(self, workload: Workload | None, error: Exception) -> float:
-        """Seconds until the write is tried again. Records an Event at the first rejection in a row, and again while
-        they continue (`is_due`).
+        """Seconds until the write is tried again. Records an Event at the first rejection, and again while they
+        continue (`is_due`).
         """
         if not is_rejection(error) or workload is None:
             return RETRY_SECONDS
@@ -43,7 +43,9 @@ class Rejections:
         return float(min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32)))
 
     def forget(self, uid: str) -> None:
-        """Reset the count of rejections, after a successful write or when the Workload is gone."""
+        """Reset the count of rejections, after a written admission or when the Workload is gone. Other writes may
+        succeed between rejected admissions, and would shorten their delays.
+        """
         self._counts.pop(uid, None)
         self._recorded.pop(uid, None)
 

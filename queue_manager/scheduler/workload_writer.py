@@ -69,7 +69,7 @@ class WorkloadWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether urgent writes wait for the API server."""
+        """Whether so many urgent writes wait for the API server that an explanation would delay them."""
         return self._queue.is_busy
 
     # --- adding ---
@@ -124,7 +124,8 @@ class WorkloadWriter:
 
     def _add(self, key: Key, write: _PendingWrite) -> None:
         self._pending.setdefault(key, []).append(write)
-        self._queue.add(key, self._loop.time(), explains=write.cause.explains, never=write.never)
+        never = any(each.never for each in self._pending[key])
+        self._queue.add(key, self._loop.time(), explains=write.cause.explains, never=never)
         self._start_writes()
 
     def _put_back(self, key: Key, write: _PendingWrite) -> None:

@@ -54,7 +54,7 @@ class WriteQueue:
         self._never: dict[Key, None] = {}  # those of Workloads that can never start as they are
         self._writing: dict[Key, bool] = {}  # True: it is an explanation
         self._begun: dict[Key, float] = {}  # when the write of an urgent key has begun
-        self._added: dict[Key, bool] = {}  # while writing; True: an explanation
+        self._added: dict[Key, tuple[bool, bool]] = {}  # while writing: whether it explains, and says never
         self._next_explanation = 0.0
         self._next_steady = 0.0
 
@@ -75,10 +75,11 @@ class WriteQueue:
     def add(self, key: Key, now: float, *, explains: bool, never: bool = False) -> None:
         """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent.
 
-        `never`: it says that the Workload can never start as it is.
+        `never`: the newest explanation says that the Workload can never start as it is.
         """
         if key in self._writing:
-            self._added[key] = explains and self._added.get(key, True)
+            explained, _ = self._added.get(key, (True, False))
+            self._added[key] = explains and explained, never
         elif not explains or self.period <= 0:
             self.discard(key)
             self._urgent.setdefault(key)
@@ -86,6 +87,8 @@ class WriteQueue:
             self._explaining.setdefault(key, now)
             if never:
                 self._never.setdefault(key)
+            else:
+                self._never.pop(key, None)
 
     def discard(self, key: Key) -> None:
         """Remove a queued explanation: there is nothing left to write."""
@@ -118,9 +121,10 @@ class WriteQueue:
         begun = self._begun.pop(key, None)
         if begun is not None:
             self._postpone(POSTPONED * (now - begun), now)
-        explains = self._added.pop(key, None)
-        if explains is not None:
-            self.add(key, now, explains=explains)
+        added = self._added.pop(key, None)
+        if added is not None:
+            explains, never = added
+            self.add(key, now, explains=explains, never=never)
 
     def wake_at(self, now: float) -> float | None:
         """When `take` may return an explanation for which only the pace is missing; None: not before a change."""

@@ -281,8 +281,9 @@ class _Assigner:
             if result.mode is Mode.NO_FIT:
                 break  # it uses nothing, as in Kueue: its place by fair sharing depends on that
             for resource, flavor in result.flavors.items():
-                fr = FlavorResource(flavor, resource)
-                self._assumed[fr] = self._assumed.get(fr, 0) + result.requests[resource]
+                if request := result.requests[resource]:  # nothing fits also where more than the quota is in use
+                    fr = FlavorResource(flavor, resource)
+                    self._assumed[fr] = self._assumed.get(fr, 0) + request
         return Assignment(results, self._assumed)
 
     def _assign_pod_set(self, result: PodSetResult, pod_set: PodSetInfo) -> None:
@@ -337,7 +338,7 @@ class _Assigner:
             return attempt
         for resource in wanted:
             fr, request = FlavorResource(flavor, resource), result.requests[resource]
-            if not self._weigh(attempt, fr, request):
+            if request and not self._weigh(attempt, fr, request):
                 attempt.short.append(Demand(fr, _least(request, pod_set)))
         is_lost = (pod_set.name, flavor) in self._lost
         if is_lost and attempt.mode in NEEDS_PREEMPTION:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from job_controller.json_tree import Json
 from queue_manager.api.types import LimitRange, LimitRangeItem, Quantity, RuntimeClass
 from queue_manager.scheduling.amounts import Amounts, amount
-from queue_manager.scheduling.pod_requests import container_requests, pod_requests
+from queue_manager.scheduling.pod_requests import container_maxima, container_requests, pod_requests
 
 Quantities = Mapping[str, Quantity]
 
@@ -42,11 +42,13 @@ class PodSurroundings:
         for item in self._items("Container"):
             for kind in ("initContainers", "containers"):
                 for i, container in enumerate(spec.get(kind) or ()):
-                    text = _outside(container_requests(container), item, f"{path}.{kind}[{i}]")
+                    least, most = container_requests(container), container_maxima(container)
+                    text = _outside(least, most, item, f"{path}.{kind}[{i}]")
                     if text:
                         return text
         for item in self._items("Pod"):
-            text = _outside(pod_requests(spec), item, path)
+            total = pod_requests(spec)
+            text = _outside(total, total, item, path)
             if text:
                 return text
         return ""
@@ -79,11 +81,12 @@ def _with_defaults(container: Json, items: list[LimitRangeItem]) -> Json:
     return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
 
 
-def _outside(requests: Amounts, item: LimitRangeItem, path: str) -> str:
-    above = [name for name, most in item.max.items() if requests.get(name, 0) > amount(name, most)]
+def _outside(least: Amounts, most: Amounts, item: LimitRangeItem, path: str) -> str:
+    """The bound of `item` that is violated. `least`, `most`: the smaller and the larger of request and limit."""
+    above = [name for name, bound in item.max.items() if most.get(name, 0) > amount(name, bound)]
     if above:
         return f"{path}: Invalid value: {_names(above)}: requests must not be above the limitRange max"
-    below = [name for name, least in item.min.items() if name in requests and requests[name] < amount(name, least)]
+    below = [name for name, bound in item.min.items() if name in least and least[name] < amount(name, bound)]
     if below:
         return f"{path}: Invalid value: {_names(below)}: requests must not be below the limitRange min"
     return ""

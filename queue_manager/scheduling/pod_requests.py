@@ -44,6 +44,12 @@ def container_requests(container: Json) -> Amounts:
     return {**_amounts(resources.get("limits")), **_amounts(resources.get("requests"))}
 
 
+def container_maxima(container: Json) -> Amounts:
+    """What a container may use: its limits, or its requests where it has none."""
+    resources = container.get("resources") or {}
+    return {**_amounts(resources.get("requests")), **_amounts(resources.get("limits"))}
+
+
 def over_limits(pod_spec: Json, path: str) -> str:
     """The first container whose requests exceed its limits, in Kueue's words; "" if all are within."""
     for field in ("initContainers", "containers"):

@@ -228,21 +228,22 @@ def unlent(node: QuotaNode, fr: FlavorResource, amount: int) -> list[QuotaNode]:
 def _potential(node: QuotaNode, fr: FlavorResource, lenders: Collection[QuotaNode]) -> int:
     """`QuotaNode.potential`, if these nodes lent all that they have."""
 
-    def subtree(each: QuotaNode) -> int:
-        return each.quota(fr).nominal + sum(lent(child, subtree(child)) for child in each.children)
+    subtree: dict[QuotaNode, int] = {}
 
-    def lent(each: QuotaNode, total: int) -> int:
+    def lent(each: QuotaNode) -> int:
         limit = each.quota(fr).lending_limit
-        return total if limit is None or each in lenders else min(total, limit)
+        return subtree[each] if limit is None or each in lenders else min(subtree[each], limit)
 
+    for each in reversed(list(node.root.below())):  # children before their parents
+        subtree[each] = each.quota(fr).nominal + sum(map(lent, each.children))
     kept, most = 0, INT64_MAX
     *below, root = node.path()
     for each in below:
-        total, limit = subtree(each), each.quota(fr).borrowing_limit
+        limit = each.quota(fr).borrowing_limit
         if limit is not None:
-            most = min(most, kept + total + limit)
-        kept += total - lent(each, total)
-    return min(most, kept + subtree(root))
+            most = min(most, kept + subtree[each] + limit)
+        kept += subtree[each] - lent(each)
+    return min(most, kept + subtree[root])
 
 
 def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource], claimed: Usage = NOTHING) -> bool:

@@ -104,7 +104,7 @@ class RequestReader:
         if workload.status.reclaimable_pods:
             return self._read(workload)
         meta, spec = workload.metadata, workload.spec
-        key = (id(spec.pod_sets), meta.namespace, spec.priority, longest_run(workload))
+        key = (id(spec.pod_sets), meta.namespace, spec.priority, longest_run(workload), _may_preempt(workload))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MAX_REMEMBERED:
@@ -207,7 +207,7 @@ def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundin
 
 
 def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
-    """The shape of a Workload, as a digest of requests, priority and namespace: the values would take more memory."""
+    """The shape of a Workload: a digest of all in its spec that the scheduler reads, which takes less memory."""
     parts = [(p.name, p.count, p.minimum, p.single, p.placement) for p in pod_sets]
     where = (workload.metadata.namespace, workload.spec.priority or 0, longest_run(workload), _may_preempt(workload))
     return blake2b(msgspec.json.encode((where, parts), order="sorted"), digest_size=16).digest()

@@ -34,6 +34,7 @@ LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
+GIVES_UP = "its pods were not ready for too long (giveUpAfter)"
 CRASHES, OUT_OF_MEMORY, NO_NODE, RETRIED_LATE = "crashes", "out of memory", "no node", "late retry"
 RUN_TIME_EXCEEDED = "run time"
 NOT_STARTABLE = ("no such program: ", "not executable: ")  # prefixes of causes, see `pod_causes`

@@ -30,6 +30,7 @@ from dataclasses import replace
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
+from queue_manager.lifecycle.pods_ready_timeout import ends_instead_of_retry
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
@@ -37,6 +38,7 @@ from queue_manager.visibility.attempt_counts import budget_attempts, seconds_bef
 from queue_manager.visibility.awaited_node import awaits_node
 from queue_manager.visibility.deactivated_jobs import (
     CHECK,
+    GIVES_UP,
     LIMIT,
     NO_NODE,
     NOT_STARTABLE,
@@ -98,7 +100,7 @@ _DEAD_CONTAINER = (
     "It holds its quota, but container {} of a pod has failed and does not start again: the pod cannot become ready, "
     "and fails once its other containers have ended"
 )
-PAST_ITS_QUEUE = "It was unsuspended past its queue, and has no quota: a manager that runs suspends it again."
+PAST_ITS_QUEUE = "It was unsuspended although it holds no quota: a running manager suspends it again."
 _NOT_WAITING = {
     JobState.RUNNING: "It runs",
     JobState.STARTING: "It holds its quota, and its pods are starting: they are not ready yet",
@@ -301,7 +303,7 @@ def _reserved(case: Case, workload: Workload) -> Finding:
         return Finding(reasons.UNSATISFIED_CHECKS, sentence, changes, command)
     since = admitted.last_transition_time
     if case.job is None:
-        return Finding("", "It holds its quota until it is finished or deleted: it stands for no Job.", (), command)
+        return Finding("", "It holds its quota until it is finished or deleted: this Workload has no Job.", (), command)
     if since is not None and (case.now - since).total_seconds() < ADMITTED_SECONDS:
         return Finding(reason_codes.STARTING, "It is admitted and starts now.", (), command)
     sentence = "It is admitted, but its Job is still suspended: the controller that unsuspends it does not act."
@@ -315,6 +317,9 @@ def _stopping(case: Case, workload: Workload, command: str) -> Finding:
     was = f"preempted {victim}" if victim else "evicted"
     backs_off = _backs_off(case, workload)
     then = "it is pending again once its backoff has ended" if backs_off else "it is pending again"
+    if _gives_up(case, workload):
+        sentence = f"It was {was}, and its pods are being stopped; then it is deactivated: {GIVES_UP}."
+        return Finding(reason_codes.EVICTED, sentence, ("an operator reactivates it after that",), command, message)
     sentence = f"It was {was}, and its pods are being stopped; then {then}."
     needed = ["its last pod has stopped", *(["the backoff ends"] if backs_off else [])]
     closed = _closed_to(case, workload)
@@ -417,14 +422,23 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     attempts = budget_attempts(workload)
     lacked = bool(attempts) and attempts[-1].cause == reasons.UNSCHEDULABLE
     was = "No node could take its pods in time, so it was evicted" if lacked else "It was evicted"
+    command = f"sluice show {case.argument}"
+    if _gives_up(case, workload):
+        sentence = f"{was}, and is deactivated soon instead of a retry: {GIVES_UP}."
+        return Finding(reason_codes.BACKOFF, sentence, ("an operator reactivates it after that",), command, message)
     sentence = f"{was} and backs off; then it is pending again."
-    return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
+    return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), command, message)
 
 
 def _backs_off(case: Case, workload: Workload) -> bool:
     """Whether the backoff of a Workload that was evicted has not ended yet."""
     state = workload.status.requeue_state
     return state is not None and state.requeue_at is not None and state.requeue_at > case.now
+
+
+def _gives_up(case: Case, workload: Workload) -> bool:
+    """Whether giveUpAfter ends before the backoff does."""
+    return ends_instead_of_retry(workload, case.around.settings) is not None
 
 
 def _about_to_be_requeued(case: Case) -> Finding:

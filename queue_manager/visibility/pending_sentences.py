@@ -33,7 +33,7 @@ ANOTHERS = "which is of another namespace"
 LESS_REQUESTED = "it requests"
 _OF_QUOTA = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA)
 ORDERED_BEFORE = "which is ordered before it"
-PROTECTION_ENDS = "a minimum runtime ends, which protects a running Workload"
+PROTECTION_ENDS = "the minimum runtime that protects a running Workload ends"
 OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
@@ -244,9 +244,11 @@ def _has_several_pod_sets(found: Judgement) -> bool:
 def _for_others(found: Judgement) -> str:
     """Say that not all of the quota that becomes free is for this Workload."""
     if found.release is None:
-        return ", beside what is kept for a Workload that preempts others"
+        return ", in addition to what is kept for a Workload that preempts others"
     if found.beside:
-        return f", beside what is kept for the first Workload of ClusterQueue {found.beside}, which is StrictFIFO"
+        return (
+            f", in addition to what is kept for the first Workload of ClusterQueue {found.beside}, which is StrictFIFO"
+        )
     if found.place is not None and found.place.position > 1:
         return f", {TAKEN}"
     return ", unless another ClusterQueue of its cohort takes it" if found.rivals else ""

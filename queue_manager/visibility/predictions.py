@@ -18,12 +18,12 @@ from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
-from queue_manager.lifecycle.pods_ready_timeout import Deadline, give_up_at, pods_deadline, settings_for
+from queue_manager.lifecycle.pods_ready_timeout import Deadline, ends_instead_of_retry, pods_deadline, settings_for
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline, protection_end
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.deactivated_jobs import cause, job_argument, needs_more, start_condition
+from queue_manager.visibility.deactivated_jobs import GIVES_UP, cause, job_argument, needs_more, start_condition
 from queue_manager.visibility.eviction_before_replacement import is_evicted_before
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.index_map import IndexMap
@@ -47,7 +47,7 @@ UNSEEN_CLASS = (
     "is not managed (managedJobsNamespaceSelector), or no queue manager is running"
 )
 WAITS_FOR_QUOTA = reason_codes.code(reasons.WAITING_FOR_QUOTA)
-MAX_DEADLINE_SECONDS = 100 * 365 * 86_400  # caps deadlines that a datetime cannot represent
+MAX_DEADLINE_SECONDS = 100 * 365 * 86_400  # longer waits get no prediction: no datetime may represent their end
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +189,9 @@ def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> l
     limit = _limit(workload, context.settings)
     tried = f"retry {count}" + (f" of {limit}" if limit is not None else "") if count else "again"
     at = state.requeue_at if state is not None else None
-    end = _end_of_attempts(workload, context.settings)
-    if at is not None and end is not None and end <= at:
-        return [
-            Prediction(
-                at=end, what=f"{_subject(workload)} is deactivated: its pods were not ready for too long (giveUpAfter)"
-            )
-        ]
+    end = ends_instead_of_retry(workload, context.settings) if context.settings is not None else None
+    if end is not None:
+        return [Prediction(at=end, what=f"{_subject(workload)} is deactivated: {GIVES_UP}")]
     return [
         Prediction(at=at, what=f"{_subject(workload)} is requeued in {workload.spec.queue_name} ({tried})"),
         *_obstacles(context),
@@ -362,14 +358,6 @@ def _queue_deadlines(
 
 def _subject(workload: Workload) -> str:
     return "the Workload" if workload.metadata.controller is None else "the Job"
-
-
-def _end_of_attempts(workload: Workload, settings: WorkloadSettings | None) -> datetime | None:
-    """Return when giveUpAfter ends the attempts during a backoff; None if unknown."""
-    evicted = workload.condition(condition_types.EVICTED)
-    if settings is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
-        return None
-    return give_up_at(workload, settings_for(workload, settings))
 
 
 def _limit(workload: Workload, settings: WorkloadSettings | None) -> int | None:

@@ -22,7 +22,7 @@ KEPT_FOR_FIRST = "not known: what is released is kept for the first Workload of 
 STOPPING = "not known: Workloads are being stopped, or run for longer than they declare"
 UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
 ANOTHERS_JOB = "a Job of another namespace"
-TAKEN = "unless others before it take it"
+TAKEN = "unless Workloads before this one take it"
 DELAYED = (  # of a promised start
     "plus the time that pods take to stop, unless one comes that is ordered before it, or in a cohort, another "
     "ClusterQueue takes its own quota"

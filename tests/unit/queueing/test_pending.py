@@ -481,3 +481,21 @@ def test_each_parked_workload_is_tried_in_one_turn_of_a_period():
             tried.append(int(head.key.name[1:]))
             queue.refused(head.key, Retry.CHANGE, WHY)
     assert sorted(tried) == list(sizes)
+
+
+def test_released_quota_does_not_help_one_whose_namespace_is_not_selected():
+    queue = queue_of("BestEffortFIFO", pending("w"))
+    queue.refused(queue.head().key, Retry.NAMESPACE, WHY)
+    assert not queue.requeue_inadmissible(T0, lambda fr, priority: 99_000)
+    assert queue.head() is None
+    assert queue.requeue_inadmissible(T0)
+    assert queue.head().key.name == "w"
+
+
+def test_one_that_is_on_hold_was_not_refused():
+    queue = PendingWorkloads("BestEffortFIFO")
+    queue.put(pending("w"), T0, hold=True)
+    assert (queue.inadmissible, queue.has_refused) == (1, False)
+    queue.put(pending("v"), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.has_refused

@@ -1,9 +1,14 @@
 """From LocalQueue to ClusterQueue: where a Workload stands."""
 
+import msgspec
+
 from job_controller.model import Key
-from queue_manager.api.types import ClusterQueue
+from queue_manager.api.types import AdmissionCheck, ClusterQueue
+from queue_manager.queueing.outcomes import assume
 from queue_manager.queueing.queue_set import Queues
-from tests.unit.queueing.builders import T0, cluster_queue, local_queue, pending
+from queue_manager.scheduling.cycle import Admit, run_cycle
+from queue_manager.scheduling.quota_state import SchedulerState
+from tests.unit.queueing.builders import T0, at, cluster_queue, condition, flavor, local_queue, pending
 
 
 def queues(*objects):
@@ -88,3 +93,25 @@ def test_one_that_leaves_leaves_the_others_in_line():
     q.remove(Key("ns", "w0"))
     assert heads(q) == [("cq", "w1")]
     assert (q.pending_count(Key("ns", "lq")), q.get(Key("ns", "w0"))) == (1, None)
+
+
+def test_the_checks_of_another_flavor_do_not_delay_an_admission():
+    """So its minimum runtime, and its end, count from the decision."""
+    check = {"admissionChecksStrategy": {"admissionChecks": [{"name": "c", "onFlavors": ["spot"]}]}}
+    queue = cluster_queue("cq", quotas={"default": {"cpu": "1"}, "spot": {"cpu": "1"}}, **check)
+    state, its = SchedulerState(), Queues()
+    state.namespaces["ns"] = {}
+    for name in ("default", "spot"):
+        state.flavors[name] = flavor(name)
+    active = {"metadata": {"name": "c"}, "status": {"conditions": [condition("Active", "True")]}}
+    state.checks["c"] = msgspec.convert(active, AdmissionCheck)
+    state.set_queue(queue)
+    for obj in (queue, local_queue()):
+        put(its, obj)
+    for name in ("first", "second"):
+        its.put(pending(name, created=name == "second"), T0)
+        [admission] = run_cycle(state, its.heads(lambda name: True, T0), T0)
+        assert isinstance(admission, Admit)
+        assume(state, its, admission, T0, min_runtime=60)
+    protected = {holding.key.name: holding.protected_until for holding in state.holdings.values()}
+    assert protected == {"first": at(60), "second": None}

@@ -73,8 +73,8 @@ class _Refused:
 
 
 @asynccontextmanager
-async def pending() -> AsyncIterator[_Refused]:
-    settings, server = WorkloadSettings(), _Statuses()
+async def pending(period: float = 30.0) -> AsyncIterator[_Refused]:
+    settings, server = WorkloadSettings(pending_reason_period=period), _Statuses()
     runtime = Runtime(server, virtual_clock(), Random(0))
     workloads = runtime.cache(WORKLOADS, Workload)
     writer = WorkloadWriter(runtime, settings, workloads)
@@ -122,6 +122,21 @@ def test_a_refusal_after_the_write_has_begun_needs_a_write_of_its_own() -> None:
             w.refuse("4 more needed")
             await asyncio.sleep(WorkloadSettings().pending_reason_period)
             assert w.server.messages == ["5 more needed", "4 more needed"]
+
+    run_virtual(scenario())
+
+
+def test_without_a_period_what_is_found_again_during_another_write_is_written() -> None:
+    async def scenario() -> None:
+        async with pending(period=0.0) as w:
+            w.refuse("5 more needed")
+            await asyncio.sleep(1)
+            w.server.seconds = 0.5
+            w.refuse("4 more needed")
+            await asyncio.sleep(0.2)
+            w.refuse("5 more needed")
+            await asyncio.sleep(2)
+            assert w.server.messages == ["5 more needed", "4 more needed", "5 more needed"]
 
     run_virtual(scenario())
 

@@ -178,6 +178,20 @@ def test_beside_any_urgent_writes_one_per_second_says_never() -> None:
     assert queue.wake_at(3.0) == 4.0
 
 
+def test_who_can_never_start_is_known_by_the_newest_explanation() -> None:
+    queue = busy()
+    queue.add(key(0), 0.0, explains=True, never=True)
+    queue.add(key(1), 0.0, explains=True, never=True)
+    queue.add(key(1), 0.0, explains=True)
+    written = queue.take(1.0)
+    assert written == key(0)
+    queue.add(key(0), 1.0, explains=True, never=True)
+    queue.done(key(0), 1.0)
+    for number in range(2, FEW + 2):
+        queue.add(key(number), 1.0, explains=True)
+    assert [name for tick in range(10, 70) for name in taken(queue, tick / 10)] == ["w0"]
+
+
 @pytest.mark.parametrize(("count", "since"), [(FEW, 1.0), (FEW + 1, BUSY_PERIODS * PERIOD)])
 def test_beside_any_urgent_writes_one_is_written_if_few_wait_or_it_is_old(count: int, since: float) -> None:
     queue = busy()
@@ -217,3 +231,4 @@ def test_turns_of_refreshed_messages_are_spread_over_the_period_and_come_once_in
         assert 50 < sum(second <= turn - 1000.0 < second + 1 for turn in turns) < 200
     first = next_turn("u", PERIOD, 1000.0)
     assert next_turn("u", PERIOD, first + 0.001) == pytest.approx(first + PERIOD)
+    assert next_turn("u", 0.0, 1000.0) == 1000.0

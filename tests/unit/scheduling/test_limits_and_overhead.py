@@ -101,6 +101,15 @@ def test_a_pod_beyond_a_bound_is_refused_by_name(item, words):
     assert around(item).refusal(spec, PATH) == expected
 
 
+@pytest.mark.parametrize(
+    ("item", "refused"),
+    [({"max": {"cpu": "2"}}, True), ({"max": {"cpu": "4"}}, False), ({"min": {"cpu": "2"}}, True)],
+)
+def test_a_limit_must_not_be_above_the_most_nor_a_request_below_the_least(item, refused):
+    spec = {"containers": [container({"cpu": "1"}, {"cpu": "4"})]}
+    assert bool(around({"type": "Container", **item}).refusal(spec, PATH)) == refused
+
+
 def test_init_containers_are_bound_too_and_looked_at_first():
     spec = {"initContainers": [container({"cpu": "9"})], "containers": [container({"cpu": "9"})]}
     reported = around({"type": "Container", "max": {"cpu": "1"}}).refusal(spec, PATH)

@@ -190,6 +190,7 @@ def test_a_chain_deeper_than_the_stack_of_python_is_computed():
     nodes[-1].add(FR, 4)
     assert (nodes[-1].available(FR), nodes[-1].borrow_level(FR, 1), nodes[0].usage[FR]) == (1, depth - 1, 4)
     assert nodes[-1].potential(FR) == 5
+    assert unlent(nodes[-1], FR, 6) == []
     set_quotas(nodes[-1], {FR: Quota(1)})
     assert nodes[-1].available(FR) == 2
     nodes[-1].remove(FR, 4)

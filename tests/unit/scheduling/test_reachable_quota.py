@@ -121,6 +121,18 @@ def test_the_request_furthest_beyond_reach_counts_if_its_flavor_has_quota():
     assert found == ((FlavorResource("large", "memory"), 4),)
 
 
+def test_a_request_of_nothing_fits_where_more_than_the_quota_is_in_use():
+    """Its demand of 0 would be beyond reach of any quota."""
+    quotas = {"default": {"cpu": "4", "gpu": "1"}}
+    s = state(queue(quotas=quotas))
+    run(s, "runs", usage={("default", "gpu"): 2})
+    info = pending("waits", requests={"cpu": "1", "gpu": "0"})
+    assert not isinstance(run_cycle(s, [("cq", info)], T0)[0], Refuse)
+    assert demands(s, pending("large", requests={"cpu": "1", "gpu": "1"})) == ((FlavorResource("default", "gpu"), 1),)
+    run(s, "runs too", cpu=4)
+    assert demands(s, info) == ((CPU, 1000),)
+
+
 def test_with_partial_admission_the_fewest_pods_must_fit():
     s = state(queue(cpu="4"))
     run(s, "runs", cpu=4)

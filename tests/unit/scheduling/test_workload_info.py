@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from queue_manager.api import keys
 from queue_manager.scheduling import workload_info
 from queue_manager.scheduling.workload_info import RequestReader, info
 from tests.unit.queueing.builders import at, condition, pending, workload
@@ -106,6 +107,7 @@ def test_a_reader_that_remembers_reads_as_one_that_does_not(most, monkeypatch):
         replace(shared, status=read),
         limited,
         replace(limited, status=ran),
+        replace(shared, metadata=replace(shared.metadata, labels={keys.IMPORTED: "true"})),  # it may not preempt
         workload(requests={"cpu": "2"}, count=4),
     ]
     reader = RequestReader()

@@ -291,7 +291,7 @@ def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
     assert (check.policy, check.verdict, check.running) == ("withinClusterQueue: Never", "PolicyNever", 2)
     assert found.position is not None
     assert (found.position.cluster_queue, found.position.of, found.position.local_queue) == (2, 2, 2)
-    assert found.changes[0] == "running Workloads release 2 cpu of flavor f, unless others before it take it"
+    assert found.changes[0] == "running Workloads release 2 cpu of flavor f, unless Workloads before this one take it"
 
 
 def test_a_reader_who_may_not_see_all_gets_the_published_reason_and_no_foreign_name() -> None:
@@ -339,7 +339,7 @@ def test_a_minimum_runtime_protects_until_its_end(seconds: float, verdict: str) 
     assert [check.verdict for check in found.preemptions] == [verdict]
     assert [check.protected_until for check in found.preemptions] == [at(600) if verdict == "Protected" else None]
     protects = verdict == "Protected"
-    assert ("a minimum runtime ends, which protects a running Workload" in found.changes) == protects
+    assert ("the minimum runtime that protects a running Workload ends" in found.changes) == protects
     assert [one.at for one in found.deadlines] == ([at(600)] if protects else [])
 
 

@@ -57,7 +57,7 @@ def test_what_the_first_of_a_strict_queue_withholds_is_not_released_for_others()
     found = in_cohort(
         workload(created=20, requests={"cpu": "2"}), head, holding("r", "3"), queueingStrategy="StrictFIFO"
     )
-    beside = "beside what is kept for the first Workload of ClusterQueue other, which is StrictFIFO"
+    beside = "in addition to what is kept for the first Workload of ClusterQueue other, which is StrictFIFO"
     assert found.changes[0] == f"running Workloads release 1 cpu of flavor f, {beside}"
 
 
@@ -127,7 +127,7 @@ def test_own_quota_is_not_kept_for_a_preemptor_that_would_borrow_it() -> None:
         == "running Workloads release 1 cpu of flavor f, unless another ClusterQueue of its cohort takes it"
     )
     lent = in_cohort(workload(created=20, requests={"cpu": "3"}), *around, settings=FAIR, preemption=policy)
-    assert "beside what is kept for a Workload that preempts others" in lent.changes[0]
+    assert "in addition to what is kept for a Workload that preempts others" in lent.changes[0]
 
 
 def test_a_preemptor_that_borrows_may_lose_its_claim_to_an_owner() -> None:

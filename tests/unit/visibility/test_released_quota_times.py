@@ -55,14 +55,14 @@ def in_cohort(*workloads: Workload) -> ClusterObjects:
             [holding("r", "3", **RUNS_LONG), holding("s", "1", maximumExecutionTimeSeconds=300)],
             100,
             900,
-            "when default/r has to end, unless others before it take it",
+            "when default/r has to end, unless Workloads before this one take it",
             id="the last one that has to end",
         ),
         pytest.param(
             [holding("r", "2", **RUNS_LONG), holding("s", "2")],
             100,
             900,
-            "when default/r has to end, unless others before it take it",
+            "when default/r has to end, unless Workloads before this one take it",
             id="one declares nothing and need not end",
         ),
         pytest.param([holding("r", "4")], 100, None, UNDECLARED, id="not declared"),
@@ -103,7 +103,7 @@ def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None
     found = explained(job(), workload(requests={"cpu": "2"}, priority=0), [first, victim], above=above)
     assert (found.released_by, found.release) == (None, KEPT)
     assert (found.kept_for, [(row.workloads, row.stopping) for row in found.holders]) == (["default/first"], [(1, 1)])
-    kept = "beside what is kept for a Workload that preempts others"
+    kept = "in addition to what is kept for a Workload that preempts others"
     assert found.changes[0] == f"running Workloads release 2 cpu of flavor f, {kept}"
 
 

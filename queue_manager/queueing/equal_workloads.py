@@ -1,4 +1,4 @@
-"""The pending Workloads of one shape: equal requests, priority and namespace. The scheduler gives them one answer."""
+"""The pending Workloads of one shape (`workload_info`). The scheduler gives them one answer."""
 
 from __future__ import annotations
 

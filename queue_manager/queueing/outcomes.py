@@ -232,8 +232,8 @@ def _may_delay_head(state: SchedulerState, queues: Queues, name: str, decided: A
 def heads(
     state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], now: datetime
 ) -> list[tuple[str, Info]]:
-    """(ClusterQueue, head) for each ClusterQueue with a Workload to try. Without one, of those that are to be
-    tried at rest, or that were kept back for a head which is another one now.
+    """(ClusterQueue, head) for each ClusterQueue with a Workload to try. If none has one: for those that
+    `Queues.retry_at_rest` has recorded, or in which Workloads were kept back for a head that has left.
     """
     found = _heads_within_reach(state, queues, is_tried, now)
     if found:

@@ -13,7 +13,7 @@ Reach = Callable[[FlavorResource, int], float]  # by priority: the most that a W
 
 
 class ParkedShapes:
-    """No operation scans all parked shapes."""
+    """The parked shapes of one ClusterQueue, by what they demand and by the turn that refreshes their message."""
 
     def __init__(self, shapes: Mapping[ShapeId, EqualWorkloads]) -> None:
         """`shapes`: all of the ClusterQueue, parked or not."""

@@ -51,7 +51,9 @@ Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingW
 
 
 class PendingWorkloads:
-    """Pending Workloads of one ClusterQueue. No operation scans all of them, except `in_order` for display."""
+    """Pending Workloads of one ClusterQueue. Trying, parking and releasing cost O(log n) per shape; only changed
+    settings and what is displayed scan all.
+    """
 
     def __init__(self, strategy: str, *, pass_by: bool = False) -> None:
         """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""

@@ -16,7 +16,7 @@ from queue_manager.scheduling.workload_info import Info
 
 
 class Preemptors:
-    """No operation scans all preempting Workloads, except iteration."""
+    """The preempting Workloads of one ClusterQueue, by the round in which each is tried and by rank."""
 
     def __init__(self) -> None:
         self._members: dict[Key, Info] = {}

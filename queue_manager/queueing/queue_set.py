@@ -286,9 +286,7 @@ class Queues:
         return pending is not None and not by_usage and pending.is_behind_head(info)
 
     def take_left_by_head(self) -> list[str]:
-        """The ClusterQueues in which another Workload is the one for which others are kept back, or none is, since
-        this was asked before.
-        """
+        """Return and clear the ClusterQueues whose head, for which others were kept back, has left or changed."""
         left, self._left_by_head = self._left_by_head, []
         return left
 

@@ -4,7 +4,7 @@
     KEP1282    wait(n) = 1.41284738^(n-1)
 
 in seconds, plus up to 0.01 % jitter. Kueue's first wait is not capped, even if base exceeds max. The waits of the
-original proposal in KEP-1282 have neither base nor cap; thirty of them add up to a day. See
+original proposal in KEP-1282 have neither base nor cap; thirty of them add up to 21 hours. See
 BEHAVIOUR.md#q12-requeue-backoff.
 """
 

@@ -7,7 +7,11 @@ Modules:
     protections            tries refused Workloads again when a minimum runtime is over
     workload_controller    carries out the life cycle of each Workload (`lifecycle`)
     workload_writer        the only writer of the status of Workloads
-    queue_status           status and finalizers of ClusterQueues, LocalQueues and ResourceFlavors
+    pending_reasons        when the reason of a pending Workload is written
+    preemptions            evicts the victims of a preemptor
+    write_queue            which status is written next (pure)
+    released_quota         when a cohort that released quota is tried again (pure)
+    queue_status           the status of ClusterQueues, LocalQueues and Cohorts; finalizers of ClusterQueues and flavors
     usage_sampling         samples the past usage of LocalQueues (admission fair sharing)
     job_pods               which pods of a Job use a node, or cannot be scheduled
     without_effect_events  Events about fields without effect

@@ -1,8 +1,8 @@
 """Why the last pod of each Job was disrupted, or a container of it restarted, remembered beyond the pod.
 
-`kubectl drain` deletes the pods that it evicts. A Job may fail by that, and the Job controller ends it only when the
-pods are gone. So it does with a Job whose containers have restarted too often (restartPolicy OnFailure): no pod of it
-has failed. BEHAVIOUR.md#q113-pod-causes.
+`kubectl drain` deletes the pods that it evicts, and the Job controller ends a Job that fails by that only when its pods
+are gone: so the cause has to outlive them. The same holds for a Job whose containers restarted too often (restartPolicy
+OnFailure), none of whose pods has failed. BEHAVIOUR.md#q113-pod-causes.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ class PastCauses:
             self._last[owner.uid] = found
 
     def _on_job(self, old: Job | None, new: Job | None) -> None:
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+        if old is not None and new is None:
             self._last.pop(old.metadata.uid, None)

@@ -4,7 +4,7 @@
     evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events. A victim whose admission is
                   not written yet is pending again without any write. One that its preemptor does not need any more
                   when its write begins is evicted for another preemptor that counts on it, or runs on
-    the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written
+    the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written or have failed
     released      each victim that stops makes the preemptor eligible again; it is admitted when it fits
 
 A victim counts as evicted from the decision on, so that no second preemption is issued for it while the write is under
@@ -86,7 +86,8 @@ class Preemptions:
         self._start(self._report(decision))
 
     def record_spared(self, info: Info) -> None:
-        """Have it written which others a refused Workload may not preempt once more, if their attempts do not show it.
+        """Record in the status of a refused Workload which others it has preempted as often as it may, unless the
+        requeueHistory of these shows it (`status.requeueHistory.spared`).
 
         A preemption that ends before it is written counts too: without a record it would be forgotten after a restart.
         """
@@ -135,7 +136,7 @@ class Preemptions:
         return task
 
     async def _report(self, decision: Preempt) -> None:
-        """Write to the preemptor that it waits for its victims, once all their evictions are written.
+        """Write to the preemptor that it waits for its victims, once all their evictions are written or have failed.
 
         Nothing is written if all of them have released their quota by then: the next cycle decides.
         """

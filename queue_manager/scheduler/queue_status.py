@@ -1,4 +1,5 @@
-"""The status of ClusterQueues, LocalQueues and Cohorts, and the finalizers of queues and flavors that are in use.
+"""The status of ClusterQueues, LocalQueues and Cohorts, and the finalizer that keeps a ClusterQueue or ResourceFlavor
+that is in use from being deleted.
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
 STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next

@@ -2,9 +2,9 @@
 
 Both change synchronously with each watch event and each response to a write, so they do not change between two awaits.
 An admission is *assumed* at once: the Workload is no longer pending, and its usage counts, before the write starts. If
-the write fails, the assumption is dropped and the Workload is pending again. Whatever frees quota or changes a queue's
-rules makes the refused Workloads eligible again. Kueue: AssumeWorkload and ForgetWorkload of pkg/cache/scheduler,
-QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads.
+the write fails, the assumption is dropped and the Workload is pending again. A change of a queue's rules makes the
+refused Workloads eligible again, and freed quota those within its reach. Kueue: AssumeWorkload and ForgetWorkload of
+pkg/cache/scheduler, QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class QuotaCache:
         self.recount_listeners: list[Callable[[Holding], None]] = []
         # Called with the uid of each Workload whose protection from preemption begins, changes or is removed.
         self.protection_listeners: list[Callable[[str], None]] = []
-        # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
+        # Called with the ClusterQueues for which a cycle of Cohorts above them has appeared, changed or disappeared.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         # Called with the Workloads that are passed over for another reason than before.
         self.reason_listeners: list[Callable[[Sequence[Key]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
         self._released_quota = ReleasedQuota()
-        self._active: dict[str, bool] = {}  # by ClusterQueue, as far as it was asked since its surroundings changed
+        self._active: dict[str, bool] = {}  # results of `is_active`, until a queue, Cohort, flavor or check changes
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
         runtime.cache(COHORTS, Cohort).subscribe(self._on_cohort)
@@ -201,7 +201,7 @@ class QuotaCache:
         self.requeue_inadmissible([cluster_queue])
 
     def take_back_eviction(self, uid: str) -> None:
-        """Count a Workload again as its status says, although its eviction was decided: that is not written."""
+        """Count a Workload again as its status says, because its eviction was decided but not written."""
         self.state.mark_evicted(uid, evicted=False)
         workload = self._workloads.by_uid(uid)
         if workload is not None and reserves_quota(workload):

@@ -296,7 +296,7 @@ class WorkloadController:
 
 
 def _stops_pods(step: steps.Step) -> bool:
-    """Whether the step evicts or deactivates the Workload."""
+    """Whether the step writes an eviction or a deactivation into the status."""
     return isinstance(step, steps.ApplyTransition) and step.cause in (Cause.EVICTION, Cause.DEACTIVATION)
 
 

@@ -11,7 +11,9 @@ Modules:
                          and until when it is not preempted
     flavor_assignment    a flavor for each resource of a Workload; `flavor_matching`, `node_matching`: taints and labels
     partial_admission    fewer pods, if not all of them fit
-    quota_state          ClusterQueues, Cohorts, flavors, and the quota that each Workload holds
+    admission_evidence   the numbers behind a decision; `preemption_advice`: which changes would let one preempt
+    quota_state          ClusterQueues, Cohorts, flavors, and the quota that each Workload holds; `holdings`: of one
+    reachable_quota      the most that a refused Workload could get, which bounds whom released quota helps
     quota_tree           nominal quota, borrowing and lending; `quota_forest`: the trees that the names of parents form
     fair_sharing         dominant resource shares, and the order of heads by them
     usage_decay          the past usage of LocalQueues

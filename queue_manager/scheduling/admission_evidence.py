@@ -3,8 +3,7 @@
 The Workload is judged again by the code of the admission cycle (`nomination.nominate`), with the quota that is kept for
 preemptors as the cycle sees it. Nothing is decided here. The quota tree is the same afterwards.
 
-For each ClusterQueue with running Workloads the first `PreemptionVerdict` that applies says why they are not preempted,
-or that they are.
+For each ClusterQueue with running Workloads a `PreemptionVerdict` says why they are not preempted, or that they are.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class FlavorEvidence(NamedTuple):
 
 
 class HeldQuota(NamedTuple):
-    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first. That
-    of a ClusterQueue which uses no more than it does not lend is not among it.
+    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first.
+    ClusterQueues that use only quota which they do not lend are left out.
 
     `stopping`: those that are evicted or deleted.
     """

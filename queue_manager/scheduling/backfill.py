@@ -177,7 +177,7 @@ def promise(
 
 
 def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now: datetime) -> bool:
-    """Whether the admission of a Workload leaves the promised start of the head where it is."""
+    """Whether the Workload may pass the head: it does not delay the promised start, or uses quota that others lend."""
     queue, longest, assignment = candidate.queue, candidate.info.longest_run, candidate.assignment
     if is_in_quota_of_others(queue, assignment.borrow, promised.queue):
         return True

@@ -53,7 +53,7 @@ from queue_manager.scheduling.workload_info import Info
 class Retry(Enum):
     """When a refused Workload may be tried again."""
 
-    NEXT_CYCLE = "next cycle"  # in the next cycle: another head took the quota
+    NEXT_CYCLE = "next cycle"  # in the next cycle: another head took the quota, or blockAdmission holds it back
     CHANGE = "change"  # when quota is freed or raised; applies to every Workload of the shape
     NAMESPACE = "namespace"  # when the namespace's labels or the selector change; does not block StrictFIFO
     EDIT = "edit"  # when the Workload or its queue changes
@@ -61,7 +61,9 @@ class Retry(Enum):
 
 
 class Admit(NamedTuple):
-    """The Workload fits. The caller counts the assignment and writes it. `was_kept`: the quota, for this preemptor."""
+    """The Workload fits. The caller counts the assignment and writes it. `was_kept`: whether its quota was kept for it,
+    which preempted others.
+    """
 
     info: Info
     cluster_queue: str
@@ -123,7 +125,7 @@ NO_HEADS: Mapping[str, WaitingHead] = MappingProxyType({})
 
 
 class _Entry(NamedTuple):
-    """A nominated head. `passed`: uids of the preemptors whose reserved quota it may use, its own uid included."""
+    """A nominated head. `passed`: uids of the preemptors whose reserved quota it may use; its own if it has some."""
 
     info: Info
     queue: QueueState
@@ -145,7 +147,7 @@ def run_cycle(
 ) -> list[Outcome]:
     """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
 
-    `waiting`: the first Workload of each ClusterQueue that found no quota since the last change. With `backfilling`
+    `waiting`: the first Workload of each ClusterQueue that found no quota and still waits. With `backfilling`
     others pass it, and a head that finds none in this cycle, only if they do not delay it. `withholding`: those of
     other ClusterQueues; they have no outcome.
     """
@@ -195,9 +197,10 @@ def _entry(
     now: datetime,
     excluded: frozenset[Choice] = frozenset(),
 ) -> _Entry:
-    """Nominate a head, in flavors that are not `excluded`. A preemptor that fits no longer takes from those behind it,
-    if that helps. One that takes its own quota, and can always reclaim it, is not kept from what others withhold to
-    borrow it.
+    """Nominate a head, in flavors that are not `excluded`.
+
+    A preemptor that does not fit any more is nominated again with what is kept for preemptors behind it. Quota that
+    others withhold to borrow it is free for a head that takes its own nominal quota and can always reclaim that.
     """
 
     def nominated(passed: frozenset[str]) -> _Entry:

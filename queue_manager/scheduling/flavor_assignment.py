@@ -185,7 +185,7 @@ class Assignment:
         return found if any(found.values()) else {}
 
     def waiting(self) -> Assignment:
-        """The same refusal, of a Workload that fits if other flavors are free: what exceeds a quota waits for them."""
+        """The same refusal, of a Workload that would fit in other flavors: WaitingForQuota for ExceedsMaxQuota."""
         pod_sets = [
             replace(p, reason=reasons.WAITING_FOR_QUOTA) if p.reason == reasons.EXCEEDS_MAX_QUOTA else p
             for p in self.pod_sets

@@ -144,9 +144,10 @@ def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) ->
 
     `max_min_runtime`: the bound of its minimum runtime, in seconds; None: it may have none.
 
-    The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
-    cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
-    quota that pods use. Neither does leaving out the flavors: see `with_all_requests`.
+    The status gives the ClusterQueue, the flavors, the pods that are reclaimed and, with minCount, the number of pods.
+    The amounts per pod are computed from the pod sets, which cannot change while quota is reserved, by the rules of the
+    scheduler: so write access to the status cannot lower a request. Neither does leaving out the flavors: see
+    `with_all_requests`.
     """
     admission = workload.status.admission
     if admission is None or not reserves_quota(workload):

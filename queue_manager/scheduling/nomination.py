@@ -2,12 +2,12 @@
 
 Kueue remembers between cycles which flavors it has tried (LastAssignment). Here a head is judged from scratch in each
 cycle, and excluded flavors are remembered only within one judgement: if the chosen flavors need preemption and no
-victims suffice for all of them together, they are *lost*, and the flavors are assigned again. Each round excludes one
-more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set may have the flavor of
-which a later pod set needs the quota: then pod sets continue with the flavors after those that they had, at most as
-often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head whose quota or victims
-another head takes in the same cycle is judged again in the next cycle, with the usage of the other head counted.
-Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
+victims suffice for all of them together, they are *lost*, and the flavors are assigned again. Each round loses at least
+one more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set may have the
+flavor of which a later pod set needs the quota: then pod sets continue with the flavors after those that they had, at
+most as often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head whose quota or
+victims another head takes in the same cycle is judged again in the next cycle, with the usage of the other head
+counted. Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations

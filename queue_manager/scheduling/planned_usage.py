@@ -110,7 +110,9 @@ class PlannedUsage:
         return self.own_beside(node, fr, free) if own else free
 
     def own_beside(self, node: QuotaNode, fr: FlavorResource, free: int) -> int:
-        """How much is `free` with what is not kept of the own quota, given how much is without that."""
+        """`free`, which is without all that is kept for preemptors, raised by the own nominal quota that is kept only
+        for preemptors that would borrow it.
+        """
         if not self._planned:
             return free
         left = self._left_of_own(node, fr)

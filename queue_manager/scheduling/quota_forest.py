@@ -14,7 +14,7 @@ Cycle = tuple[str, ...]
 
 
 class QuotaForest:
-    """The nodes of all quota trees, by name. A change costs O(depth of its tree), however many nodes exist."""
+    """The nodes of all quota trees, by name. A change costs O(depth of its tree + siblings on the way)."""
 
     def __init__(self) -> None:
         self.queues: dict[str, QuotaNode] = {}

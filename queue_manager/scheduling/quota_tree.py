@@ -12,9 +12,10 @@ root.
     potential(node)       = the same without any usage
 
 These equations hold after every call: a change of a node replaces what it and its ancestors contribute to their
-parents, so it costs a step per level and no other node is read. `subtree` and `usage` are exact integers of any size,
-which is why nothing that is added and removed leaves a trace. `available` and `potential` saturate at 64 bits, as the
-quotas themselves (Kueue: resources.Amount). No method recurses: the depth of a tree is bounded by memory only.
+parents, so it costs a step per level; only to link or unlink a node reads its siblings. `subtree` and `usage` are exact
+integers of any size, which is why nothing that is added and removed leaves a trace. `available` and `potential`
+saturate at 64 bits, as the quotas themselves (Kueue: resources.Amount). No method recurses: the depth of a tree is
+bounded by memory only.
 
 Kueue: pkg/cache/scheduler/resource_node.go, KEP-79; BEHAVIOUR.md#q14-quota-tree.
 """

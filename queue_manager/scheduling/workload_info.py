@@ -1,7 +1,10 @@
 """A Workload as queues and scheduler read it: its requests, its rank, and whether it may be tried.
 
-Two Workloads of the same `shape` get the same answer from the scheduler at the same time. So a queue of 100 000 equal
-Workloads can be parked and released as one. BEHAVIOUR.md#q10-equivalent-workloads.
+Workloads have the same `shape` if all in their specs is equal that the scheduler reads: the pod sets (requests, number
+and least number of pods, placement), namespace, priority, remaining execution time, and whether the Workload may
+preempt others. They get the same answer at the same time, except that an earlier one may find more victims with
+LowerOrNewerEqualPriority. So a queue of 100 000 equal Workloads can be parked and released as one.
+BEHAVIOUR.md#q10-equivalent-workloads.
 """
 
 from __future__ import annotations

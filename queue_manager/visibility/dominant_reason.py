@@ -5,13 +5,14 @@ The first line that applies decides; each gives one code of `reason_codes`.
     it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
     its pods' PriorityClass does not exist   NEVER/Misconfigured, while it has no pods, as the next line
     its pods fit no node of `sluice up`      NEVER/ExceedsLargestNode or NEVER/NoMatchingNode, also where a line below
-                                             gives a code that is not NEVER (`node_fit`)
+                                             gives a code that is neither NEVER nor FAULT/ControllerStale (`node_fit`)
     it holds quota, and no node its pods     WAIT/Unschedulable
     it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
     its Workload is finished or inactive     NEVER/Refused, HOLD/Deactivated,
                                              HOLD/DeactivatedDueToUnschedulable
-    it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
+    it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, WAIT/Starting,
+                                             FAULT/AdmittedNotRunning
     it is gated                              HOLD/AdmissionGated
     its queues are missing or inactive       NEVER/Misconfigured
     its queues are stopped                   the NEVER that holds after their release too, else HOLD/Suspended

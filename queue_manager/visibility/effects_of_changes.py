@@ -84,7 +84,7 @@ def queue_obstacle(
     default_ns: str = "default",
     names: KnownNames = NO_NAMES,
 ) -> str:
-    """Return why no Workload of this LocalQueue can start, with the command that resolves it, or "".
+    """Return why no Workload of this LocalQueue can start, with the command that releases a stopped queue, or "".
 
     `default_ns`: the namespace that commands use by default. `names`: those near to a missing one are suggested.
     """

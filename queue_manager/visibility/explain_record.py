@@ -61,17 +61,16 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the same
-    for the same situation. `reason`, `message`: of the API, as in `JobRow`. `not_seen`: what the reader may not
-    see, so that the rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps
+    """Why a Job does not run. `code` "" if it does not wait (it runs, has ended, is being deleted); else one of
+    `reason_codes.CODES`, or made of a reason that is not known. `reason`, `message`: of the API, as in `JobRow`.
+    `not_seen`: what the reader may not see, so that the rest may be incomplete. `kept_for_it`: backfilling keeps
     released quota for it, and `starts_by` is when it starts at the latest, if that is known. `released_by`: when
     enough quota is released for it at the latest, which others may take; `release` says why then, or why it is not
     known, and is "" for one that does not wait for quota or has `starts_by`. `kept_for`: the Jobs that
     preempt others, for which quota is kept that it needs. `preempted_for`: who needed the quota
     that it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader who may list all
     Workloads. `cause`: as in `JobRow`; `advice`: what to do about it; `deadlines`: what happens when, soonest
-    first; `log_command`: prints the logs of failed pods, of a Job that has failed. The reader of the pods adds
-    these four.
+    first; `log_command`: prints the logs of failed pods, of a Job that has failed.
     """
 
     namespace: str

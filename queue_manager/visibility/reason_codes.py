@@ -1,7 +1,7 @@
 """The code of the dominant reason why a Job does not run: CLASS/Reason, for example WAIT/WaitingForQuota. Pure.
 
     NEVER   cannot start until its author or an admin changes something
-    WAIT    starts without a change by a user
+    WAIT    starts without a change of this Job; another one may have to change (BehindHead)
     HOLD    starts when a user releases it: its queue is stopped, or its Workload is deactivated, gated, or in no queue
     FAULT   should have started: a controller does not do its part
 

@@ -2,7 +2,8 @@
 
 `judge` answers what the scheduler decides about one Workload at this moment: the queue's blockers are checked in the
 order of the life cycle, then admission cycles run in memory until none achieves anything (`outcomes.Rehearsal`). A
-Workload that the cycles have not reached waits behind the head of a StrictFIFO queue; it is judged alone as well.
+Workload that the cycles have not reached waits behind the head of a StrictFIFO queue, or is held back by
+blockAdmission; it is judged alone as well.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class Place:
 
 
 class KeptForHead(NamedTuple):
-    """The Workload for which quota is kept that another one waits for: by backfilling, for the head of a queue, or if
-    it `blocks` its StrictFIFO queue, for that one.
+    """The Workload for which quota is kept that the judged Workload needs: a head with backfilling or, if it `blocks`,
+    the first of a StrictFIFO queue.
 
     `most_seconds`: the declared maximum execution time with which the other one would pass it, now or when enough is
     released for it; None: any one; 0: none, or not known. `both_fit`: at one time, if no others run. `yields`: whether
@@ -102,7 +103,8 @@ class Judgement:
     """What the scheduler decides about a pending Workload.
 
     `reason`, `message`: of QuotaReserved=False; "" if the Workload is admitted.
-    `head`: the Workload that blocks its StrictFIFO queue; `head_is_never`: it can never be admitted.
+    `head`: of one that was not tried, the first Workload of its ClusterQueue that was: it blocks a StrictFIFO queue, or
+    blockAdmission holds both back; `head_is_never`: it can never be admitted.
     `twin`: the Workload of the same shape that was tried in its place.
     `evidence`: None if the Workload is not tried, because it backs off, or because of its queues.
     `closed`: whether its queues do not exist or do not admit.
@@ -114,6 +116,7 @@ class Judgement:
     `beside`: the StrictFIFO ClusterQueue for whose first Workload quota is withheld that this one waits for, or "".
     `unchecked`: how many others hold quota and wait for admission checks, while blockAdmission holds back this one.
     `rivals`: whether Workloads are pending in another ClusterQueue with which it shares quota.
+    `by_usage`: whether past usage orders the LocalQueues of its ClusterQueue.
     """
 
     reason: str

@@ -425,7 +425,7 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     was = "No node could take its pods in time, so it was evicted" if lacked else "It was evicted"
     command = f"sluice show {case.argument}"
     if _gives_up(case, workload):
-        sentence = f"{was}, and is deactivated soon instead of a retry: {GIVES_UP}."
+        sentence = f"{was}, and is deactivated instead of a retry: {GIVES_UP}."
         return Finding(reason_codes.BACKOFF, sentence, ("an operator reactivates it after that",), command, message)
     sentence = f"{was} and backs off; then it is pending again."
     return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), command, message)

@@ -65,7 +65,7 @@ def test_a_drained_job_in_backoff_needs_three_things() -> None:
         (
             [cond("QuotaReserved", "False")],
             "WAIT/Backoff",
-            "It was evicted, and is deactivated soon instead of a retry",
+            "It was evicted, and is deactivated instead of a retry",
         ),
         (admitted(), "WAIT/Evicted", "It was evicted, and its pods are being stopped; then it is deactivated"),
     ],

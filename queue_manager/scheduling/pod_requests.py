@@ -45,9 +45,10 @@ def container_requests(container: Json) -> Amounts:
 
 
 def container_maxima(container: Json) -> Amounts:
-    """What a container may use: its limits, or its requests where it has none."""
+    """The larger of request and limit, by resource."""
     resources = container.get("resources") or {}
-    return {**_amounts(resources.get("requests")), **_amounts(resources.get("limits"))}
+    requests, limits = _amounts(resources.get("requests")), _amounts(resources.get("limits"))
+    return {name: max(requests.get(name, 0), limits.get(name, 0)) for name in requests.keys() | limits.keys()}
 
 
 def over_limits(pod_spec: Json, path: str) -> str:

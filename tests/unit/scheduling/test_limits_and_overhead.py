@@ -102,11 +102,16 @@ def test_a_pod_beyond_a_bound_is_refused_by_name(item, words):
 
 
 @pytest.mark.parametrize(
-    ("item", "refused"),
-    [({"max": {"cpu": "2"}}, True), ({"max": {"cpu": "4"}}, False), ({"min": {"cpu": "2"}}, True)],
+    ("request_", "limit", "item", "refused"),
+    [
+        ("1", "4", {"max": {"cpu": "2"}}, True),
+        ("1", "4", {"max": {"cpu": "4"}}, False),
+        ("1", "4", {"min": {"cpu": "2"}}, True),
+        ("4", "1", {"max": {"cpu": "2"}}, True),  # where the limit is a default of the LimitRange
+    ],
 )
-def test_a_limit_must_not_be_above_the_most_nor_a_request_below_the_least(item, refused):
-    spec = {"containers": [container({"cpu": "1"}, {"cpu": "4"})]}
+def test_a_limit_must_not_be_above_the_most_nor_a_request_below_the_least(request_, limit, item, refused):
+    spec = {"containers": [container({"cpu": request_}, {"cpu": limit})]}
     assert bool(around({"type": "Container", **item}).refusal(spec, PATH)) == refused
 
 

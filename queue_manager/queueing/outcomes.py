@@ -58,8 +58,8 @@ def assume(
     """
     _release_other_flavors(state, queues, decision)
     candidate, second = decision.info, now.replace(microsecond=0)  # as API times
-    flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
-    admitted, longest = not state.checks_of(decision.cluster_queue, flavors), candidate.longest_run
+    admitted = not state.checks_of(decision.cluster_queue, decision.assignment.flavors)
+    longest = candidate.longest_run
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
     queues.remove(candidate.key)
     queues.forget_tries()

@@ -244,8 +244,8 @@ class Scheduler:
             if self._settings.pods_ready is not None and _is_named_for_job(draft.original):
                 transitions.pods_awaited(draft)
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
-            flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
-            admission_checks.synchronise(draft, self._quota_cache.state.checks_of(decision.cluster_queue, flavors))
+            checks = self._quota_cache.state.checks_of(decision.cluster_queue, decision.assignment.flavors)
+            admission_checks.synchronise(draft, checks)
             admission_checks.confirm(draft)
 
     # --- refusals ---

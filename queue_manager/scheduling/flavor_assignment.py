@@ -147,6 +147,11 @@ class Assignment:
     usage: dict[FlavorResource, int]
 
     @property
+    def flavors(self) -> set[str]:
+        """The flavors of all pod sets."""
+        return {flavor for pod_set in self.pod_sets for flavor in pod_set.flavors.values()}
+
+    @property
     def mode(self) -> Mode:
         """The worst mode over the pod sets."""
         return min((p.mode for p in self.pod_sets), default=Mode.FIT)
@@ -281,7 +286,7 @@ class _Assigner:
             if result.mode is Mode.NO_FIT:
                 break  # it uses nothing, as in Kueue: its place by fair sharing depends on that
             for resource, flavor in result.flavors.items():
-                if request := result.requests[resource]:  # nothing fits also where more than the quota is in use
+                if request := result.requests[resource]:  # a request of 0 fits even if more than the quota is in use
                     fr = FlavorResource(flavor, resource)
                     self._assumed[fr] = self._assumed.get(fr, 0) + request
         return Assignment(results, self._assumed)

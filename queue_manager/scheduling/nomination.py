@@ -70,8 +70,8 @@ def nominate(
     now: datetime,
     excluded: frozenset[Choice] = frozenset(),
 ) -> Nomination:
-    """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together.
-    `excluded`: see `assign`.
+    """Flavors for all pods, or with partial admission for as many as fit, now or after preemptions; with the mode that
+    holds for all together. `excluded`: see `assign`.
 
     If not even the fewest pods fit, these give the reason if it is milder: the Workload can be admitted some day. One
     that has preempted others gets no more pods than planned, unless it borrows nothing with them: its victims could
@@ -88,7 +88,7 @@ def nominate(
 
     def attempt(some: Info) -> Nomination | None:
         found = judge(some)
-        return found if (found.fits or found.victims) and is_as_planned(found) else None
+        return found if found.is_possible and is_as_planned(found) else None
 
     full, fewest = judge(info), with_fewest_pods(info)
     if fewest is info or (full.is_possible and is_as_planned(full)):

@@ -19,6 +19,17 @@ def test_with_partial_admission_as_many_pods_as_fit_after_preemption_are_promise
     assert outcome.info.pod_sets[0].count == 4
 
 
+@pytest.mark.parametrize(("count", "pods", "stopped"), [(10, 9, ["small"]), (7, 7, []), (5, 5, [])])
+def test_pods_that_will_fit_are_counted_with_those_that_need_a_preemption(count, pods, stopped):
+    """Of 10 cpus a preemptor that waits has claimed 1, and will leave 7; with the other victim 9 pods can run."""
+    s = state(queue(within="LowerPriority", cpu="10"))
+    run(s, "large", cpu=8), run(s, "small", cpu=2, priority=5)
+    carry_out(s, try_one(s, pending("preemptor", priority=100)))
+    outcome = try_one(s, pending("head", priority=50, count=count, fewest=1))
+    assert (names(outcome) if isinstance(outcome, Preempt) else []) == stopped
+    assert outcome.assignment.usage == {CPU: pods * 1000}
+
+
 def test_with_fewer_pods_a_preemptor_borrows_nothing_that_could_be_reclaimed():
     """Of 8 cpus, with which each could borrow from the other, it leaves the 6 of the other ClusterQueue."""
     s = state(queue("a", "6", "co", reclaim="Any"), queue("b", "2", "co", reclaim="Any"))

@@ -13,3 +13,4 @@ DEACTIVATION_TARGET = "DeactivationTarget"
 BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
 ACTIVE = "Active"  # of ClusterQueues, LocalQueues and AdmissionChecks
 BLOCKED = "Blocked"  # Sluice's own, of ClusterQueues
+UNSUPPORTED = "Unsupported"  # Sluice's own, of ClusterQueues

@@ -9,6 +9,7 @@ CREATED_WORKLOAD = "CreatedWorkload"
 UPDATED_WORKLOAD = "UpdatedWorkload"
 DELETED_WORKLOAD = "DeletedWorkload"
 FINISHED_WORKLOAD = "FinishedWorkload"
+DELETED = "Deleted"  # of a Workload or Job whose retention is over
 JOB_STARTED = "Started"
 JOB_STOPPED = "Stopped"
 INVALID_OVERRIDE = "InvalidOverride"  # Sluice's own

@@ -59,8 +59,7 @@ COHORT_CYCLE_DETECTED = "CohortCycleDetected"
 CLUSTER_QUEUE_MISSING = "ClusterQueueDoesNotExist"
 CLUSTER_QUEUE_INACTIVE = "ClusterQueueIsInactive"
 HEAD_NEVER_FITS = "HeadNeverFits"
-UNSUPPORTED = "Unsupported"  # Sluice's own condition type of ClusterQueues
-FIELDS_WITHOUT_EFFECT = "FieldsWithoutEffect"  # Sluice's own: reason of that condition, and of Events
+FIELDS_WITHOUT_EFFECT = "FieldsWithoutEffect"  # Sluice's own: reason of the condition Unsupported, and of Events
 
 # --- events ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from job_controller.times import later
 from queue_manager.api import messages, reasons
@@ -159,7 +159,7 @@ def refuse(
     return EndedReservations(state.relatives(name) if ended is not None or behind else [], behind)
 
 
-def retried_after(ended: Iterable[EndedReservations]) -> tuple[set[str], set[str]]:
+def _retried_after(ended: Iterable[EndedReservations]) -> tuple[set[str], set[str]]:
     """The ClusterQueues to try again (with their preemptors, without these) after the refusals of a cycle.
 
     Where only the refused Workload's own reservation has ended, preemptors are not tried: two, each of which fits into
@@ -186,13 +186,35 @@ def requeue_within_reach(
     return [queue.name for queue in known if queues.has_refused(queue.name)]
 
 
-def concerned_by(state: SchedulerState, decided: Iterable[Admit | Preempt]) -> set[str]:
-    """The ClusterQueues to try again because of the admissions and preemptions of a cycle, all of which are applied."""
-    return {name for each in decided for name in cycle.concerned_by(state, each)}
+class Requeue(Protocol):
+    """`requeue_within_reach` of some ClusterQueues."""
+
+    def __call__(self, cluster_queues: Sequence[str], *, preemptors: bool) -> None:
+        """`preemptors`: make those eligible that wait for victims, too."""
 
 
-def retry_at_rest(
-    state: SchedulerState, queues: Queues, decided: Iterable[Admit | Preempt], *, backfills: bool = False
+def requeue_after_cycle(
+    state: SchedulerState,
+    queues: Queues,
+    takers: Iterable[Admit | Preempt],
+    ended: Iterable[EndedReservations],
+    requeue: Requeue,
+    *,
+    backfills: bool,
+) -> bool:
+    """Make those eligible that the outcomes of a cycle, all of which are applied, may have helped.
+
+    `takers`: its admissions and preemptions. `ended`: what its refusals ended. Returns whether the latter helps anyone.
+    """
+    again, without_preemptors = _retried_after(ended)
+    requeue(sorted(again.union(*(cycle.concerned_by(state, each) for each in takers))), preemptors=True)
+    requeue(sorted(without_preemptors), preemptors=False)
+    _retry_at_rest(state, queues, takers, backfills=backfills)
+    return bool(again or without_preemptors)
+
+
+def _retry_at_rest(
+    state: SchedulerState, queues: Queues, decided: Iterable[Admit | Preempt], *, backfills: bool
 ) -> None:
     """Record who is to be tried again because of the admissions and preemptions of a cycle, once no other head is left.
 
@@ -297,18 +319,16 @@ class Rehearsal:
             ended: list[EndedReservations] = []
             applied = [self._apply(each, outcomes, ended) for each in decided]
             takers = [each for each in decided if isinstance(each, Admit | Preempt) and self._is_applied(each)]
-            again, without_preemptors = retried_after(ended)
-            self._requeue(again | concerned_by(self.state, takers))
-            self._requeue(without_preemptors, preemptors=False)
-            retry_at_rest(self.state, self.queues, takers, backfills=self.backfilling is not None)
-            progress = any(applied) or bool(again or without_preemptors)
+            backfills = self.backfilling is not None
+            helped = requeue_after_cycle(self.state, self.queues, takers, ended, self._requeue, backfills=backfills)
+            progress = any(applied) or helped
         return outcomes
 
-    def _requeue(self, names: set[str], *, preemptors: bool = True) -> None:
+    def _requeue(self, cluster_queues: Sequence[str], *, preemptors: bool) -> None:
         if self.tries_all:
-            self.queues.requeue_inadmissible(sorted(names), self.now, preemptors=preemptors)
+            self.queues.requeue_inadmissible(cluster_queues, self.now, preemptors=preemptors)
         else:
-            requeue_within_reach(self.state, self.queues, sorted(names), self.now, preemptors=preemptors)
+            requeue_within_reach(self.state, self.queues, cluster_queues, self.now, preemptors=preemptors)
 
     def _is_applied(self, outcome: Admit | Preempt) -> bool:
         """False for an admission that blockAdmission holds back."""

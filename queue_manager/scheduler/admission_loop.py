@@ -170,14 +170,9 @@ class Scheduler:
             for refusal in (each for each in decided if isinstance(each, Refuse) and each.retry is Retry.NEXT_CYCLE):
                 self._trail.follow(refusal.info.uid)
                 self._report(refusal)
-        again, without_preemptors = outcomes.retried_after(ended)
-        concerned = outcomes.concerned_by(self._quota_cache.state, takers)
-        self._quota_cache.requeue_within_reach(sorted(again | concerned), now)
-        self._quota_cache.requeue_within_reach(sorted(without_preemptors), now, preemptors=False)
+        self._quota_cache.requeue_after_cycle(takers, ended, now, backfills=self._backfilling is not None)
         for taker in filter(is_change, takers):
             self._quota_cache.quota_taken(taker.cluster_queue)
-        backfills = self._backfilling is not None
-        outcomes.retry_at_rest(self._quota_cache.state, self._quota_cache.queues, takers, backfills=backfills)
         self._quota_cache.report_reasons()
         self._metrics.record(decided, self._loop.time() - started)
         return progress

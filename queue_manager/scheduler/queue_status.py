@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC
+from typing import Literal
 
 import msgspec
 
@@ -60,6 +61,9 @@ from queue_manager.scheduling.quota_state import QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import Sample
 
+Kind = Literal["ClusterQueue", "LocalQueue", "Cohort", "ResourceFlavor"]
+Item = tuple[Kind, Key]
+
 STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write, and between two writes of one queue
 BACKLOG_BATCH_SECONDS = 10.0  # between two writes of one queue during a backlog
 
@@ -74,8 +78,8 @@ class QueueStatusController:
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
         self._cohorts = runtime.cache(COHORTS, Cohort)
         self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
-        self.queue: WorkQueue[tuple[str, Key]] = WorkQueue("queue-status", metrics=runtime.metrics)
-        self._written_at: dict[tuple[str, Key], float] = {}  # loop time of the last write of a status
+        self.queue: WorkQueue[Item] = WorkQueue("queue-status", metrics=runtime.metrics)
+        self._written_at: dict[Item, float] = {}  # loop time of the last write of a status
         runtime.cache(WORKLOADS, Workload).subscribe(self._on_workload)
         self._cluster_queues.subscribe(self._on_cluster_queue)
         self._local_queues.subscribe(self._on_local_queue)
@@ -88,8 +92,13 @@ class QueueStatusController:
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
         """Sync the status of all queues: fair sharing may have changed. The quota cache has the settings already."""
-        for kind, cache in (("cq", self._cluster_queues), ("co", self._cohorts), ("lq", self._local_queues)):
-            for queue in cache.values():
+        caches: dict[Kind, Iterable[Object]] = {
+            "ClusterQueue": self._cluster_queues.values(),
+            "Cohort": self._cohorts.values(),
+            "LocalQueue": self._local_queues.values(),
+        }
+        for kind, queues in caches.items():
+            for queue in queues:
                 self.queue.add((kind, queue.metadata.key))
 
     # --- events ---
@@ -98,11 +107,11 @@ class QueueStatusController:
         for workload in (old, new):
             if workload is None:
                 continue
-            self._enqueue_later("lq", workload.local_queue)
+            self._enqueue_later("LocalQueue", workload.local_queue)
             local = self._local_queues.get(*workload.local_queue)
             admission = workload.status.admission
             if local is not None:
-                self._enqueue_later("cq", Key("", local.spec.cluster_queue))
+                self._enqueue_later("ClusterQueue", Key("", local.spec.cluster_queue))
             if admission is not None:
                 self._usage_changed(admission.cluster_queue)
 
@@ -111,30 +120,30 @@ class QueueStatusController:
 
         Its admission failed, or a LimitRange or RuntimeClass has changed.
         """
-        self._enqueue_later("lq", holding.queue)
+        self._enqueue_later("LocalQueue", holding.queue)
         self._usage_changed(holding.cluster_queue)
 
     def _usage_changed(self, cluster_queue: str) -> None:
         """Enqueue the ClusterQueue and, under fair sharing, the cohorts above it, whose shares depend on its usage."""
-        self._enqueue_later("cq", Key("", cluster_queue))
+        self._enqueue_later("ClusterQueue", Key("", cluster_queue))
         state = self._quota_cache.state
         if state.fair_sharing and (queue := state.queues.get(cluster_queue)) is not None:
             for node in queue.node.path():
                 if node.is_cohort:
-                    self._enqueue_later("co", Key("", node.name))
+                    self._enqueue_later("Cohort", Key("", node.name))
 
     def _quotas_changed(self, cohort: str) -> None:
         """Enqueue all members of the cohort's tree, whose shares depend on what the cohort can lend."""
         node = self._quota_cache.state.forest.cohorts.get(cohort)
         if node is not None and self._quota_cache.state.fair_sharing:
             for member in node.root.below():
-                self._enqueue_later("co" if member.is_cohort else "cq", Key("", member.name))
+                self._enqueue_later("Cohort" if member.is_cohort else "ClusterQueue", Key("", member.name))
 
     def _on_cycle(self, cluster_queues: Iterable[str]) -> None:
         for name in cluster_queues:
-            self.queue.add(("cq", Key("", name)))
+            self.queue.add(("ClusterQueue", Key("", name)))
 
-    def _enqueue_later(self, kind: str, key: Key) -> None:
+    def _enqueue_later(self, kind: Kind, key: Key) -> None:
         self.queue.add_after((kind, key), STATUS_BATCH_SECONDS)
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
@@ -142,70 +151,70 @@ class QueueStatusController:
         if queue is None:
             return
         if new is not None:
-            self.queue.add(("cq", new.metadata.key))
+            self.queue.add(("ClusterQueue", new.metadata.key))
         else:
-            self._written_at.pop(("cq", queue.metadata.key), None)
+            self._written_at.pop(("ClusterQueue", queue.metadata.key), None)
         if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
             for key in self._quota_cache.queues.local_queues_of(queue.metadata.name):
-                self.queue.add(("lq", key))
+                self.queue.add(("LocalQueue", key))
         if old is None or new is None or old.spec != new.spec:
             for cohort in {one.spec.cohort_name for one in (old, new) if one is not None}:
                 self._quotas_changed(cohort)
         for flavor in sorted((flavors_of(old) if old else set()) ^ (flavors_of(new) if new else set())):
-            self.queue.add(("rf", Key("", flavor)))
+            self.queue.add(("ResourceFlavor", Key("", flavor)))
 
     def _on_cohort(self, old: Cohort | None, new: Cohort | None) -> None:
         cohort = new or old
         if cohort is None or (old is not None and new is not None and old.spec == new.spec):
             return
         if new is None:
-            self._written_at.pop(("co", cohort.metadata.key), None)
+            self._written_at.pop(("Cohort", cohort.metadata.key), None)
         parents = {one.spec.parent_name for one in (old, new) if one is not None}
         for name in {cohort.metadata.name, *parents}:
             self._quotas_changed(name)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
-            self.queue.add(("lq", new.metadata.key))
+            self.queue.add(("LocalQueue", new.metadata.key))
         queue = new or old
         if queue is not None and new is None:
-            self._written_at.pop(("lq", queue.metadata.key), None)
+            self._written_at.pop(("LocalQueue", queue.metadata.key), None)
         if queue is not None and (old is None or new is None):
-            self._enqueue_later("cq", Key("", queue.spec.cluster_queue))
+            self._enqueue_later("ClusterQueue", Key("", queue.spec.cluster_queue))
 
     def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
         flavor = new or old
         if flavor is None:
             return
-        self.queue.add(("rf", flavor.metadata.key))
+        self.queue.add(("ResourceFlavor", flavor.metadata.key))
         if old is None or new is None:
             for name, state in self._quota_cache.state.queues.items():
                 if flavor.metadata.name in flavors_of(state.queue):
-                    self.queue.add(("cq", Key("", name)))
+                    self.queue.add(("ClusterQueue", Key("", name)))
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
             for name in self._quota_cache.state.queues:
                 if check.metadata.name in self._quota_cache.state.checks_of(name):
-                    self.queue.add(("cq", Key("", name)))
+                    self.queue.add(("ClusterQueue", Key("", name)))
                     for key in self._quota_cache.queues.local_queues_of(name):
-                        self.queue.add(("lq", key))
+                        self.queue.add(("LocalQueue", key))
 
     # --- sync ---
 
-    async def sync(self, item: tuple[str, Key]) -> None:
-        """Bring the status of one queue ("cq", "lq", "co") or the finalizer of one flavor ("rf") up to date."""
+    async def sync(self, item: Item) -> None:
+        """Bring the status of a queue or cohort, or the finalizer of a flavor, up to date."""
         kind, key = item
         try:
             match kind:
-                case "cq":
+                case "ClusterQueue":
                     await self._sync_cluster_queue(key)
-                case "lq":
+                case "LocalQueue":
                     await self._sync_local_queue(key)
-                case "co":
+                case "Cohort":
                     await self._sync_cohort(key)
-                case _:
+                case "ResourceFlavor":
                     await self._sync_flavor(key)
         except ApiError as error:
             if error.is_not_found:
@@ -260,17 +269,17 @@ class QueueStatusController:
         if cohort is None or node is None:
             return
         new = share_status(self._quota_cache.state, node)
-        if new == cohort.status.fair_sharing or self._is_postponed(("co", key)):
+        if new == cohort.status.fair_sharing or self._is_postponed(("Cohort", key)):
             return
         meta = cohort.metadata
-        self._written_at["co", key] = asyncio.get_running_loop().time()
+        self._written_at["Cohort", key] = asyncio.get_running_loop().time()
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
             "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
         }
         await self._runtime.client.patch(COHORTS, meta.namespace, meta.name, patch, subresource="status", type=Cohort)
 
-    def _is_postponed(self, item: tuple[str, Key]) -> bool:
+    def _is_postponed(self, item: Item) -> bool:
         """Whether the last write of this status is too recent; it is synced again when it is not."""
         period = BACKLOG_BATCH_SECONDS if self._runtime.is_backlogged() else STATUS_BATCH_SECONDS
         remaining = self._written_at.get(item, float("-inf")) + period - asyncio.get_running_loop().time()
@@ -284,7 +293,7 @@ class QueueStatusController:
         sample = sample_usage(self._quota_cache, key, now)
         wait = seconds_to_next_sample(self._quota_cache, sample, now)
         if wait is not None:
-            self.queue.add_after(("lq", key), max(STATUS_BATCH_SECONDS, wait))
+            self.queue.add_after(("LocalQueue", key), max(STATUS_BATCH_SECONDS, wait))
         return sample
 
     def _local_active(self, queue: LocalQueue) -> tuple[str, str, str]:
@@ -311,7 +320,7 @@ class QueueStatusController:
         conditions = self._conditions(queue, old.conditions, condition_types.ACTIVE, active)
         if isinstance(queue, ClusterQueue):
             conditions = self._conditions(queue, conditions, condition_types.BLOCKED, self._blocked(queue))
-            conditions = self._conditions(queue, conditions, reasons.UNSUPPORTED, _unsupported(queue))
+            conditions = self._conditions(queue, conditions, condition_types.UNSUPPORTED, _unsupported(queue))
         new = QueueStatus(
             conditions=conditions,
             pending_workloads=pending,
@@ -324,7 +333,7 @@ class QueueStatusController:
         if new == old:
             return
         meta = queue.metadata
-        item = "cq" if isinstance(queue, ClusterQueue) else "lq", meta.key
+        item: Item = ("ClusterQueue" if isinstance(queue, ClusterQueue) else "LocalQueue", meta.key)
         if new.conditions == old.conditions and self._is_postponed(item):
             return
         self._written_at[item] = asyncio.get_running_loop().time()

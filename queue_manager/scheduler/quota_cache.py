@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 
@@ -46,11 +47,12 @@ from queue_manager.lifecycle.requeue_history import preemptions
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
+from queue_manager.queueing.outcomes import EndedReservations
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.queueing.refresh_turns import StaleMessages
 from queue_manager.scheduler.cycle_trail import CycleTrigger
 from queue_manager.scheduler.released_quota import ReleasedQuota
-from queue_manager.scheduling.cycle import Admit, WithholdingHead
+from queue_manager.scheduling.cycle import Admit, Preempt, WithholdingHead
 from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.holdings import Holding, holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
@@ -232,6 +234,18 @@ class QuotaCache:
         left = outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now, preemptors=preemptors)
         self._stale.add(left, self._time())
         self._refresh_later()
+
+    def requeue_after_cycle(
+        self,
+        takers: Iterable[Admit | Preempt],
+        ended: Iterable[EndedReservations],
+        now: datetime,
+        *,
+        backfills: bool,
+    ) -> None:
+        """See `outcomes.requeue_after_cycle`."""
+        requeue = partial(self.requeue_within_reach, now=now)
+        outcomes.requeue_after_cycle(self.state, self.queues, takers, ended, requeue, backfills=backfills)
 
     def quota_taken(self, cluster_queue: str) -> None:
         """After an admission or preemption: bring the messages of those that stay refused up to date, likewise."""

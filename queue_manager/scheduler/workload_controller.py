@@ -237,7 +237,7 @@ class WorkloadController:
         if not owner:
             await self._leave_cause(workload)
             await self._runtime.client.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid)
-            recorder.event(workload, "Normal", "Deleted", message)
+            recorder.event(workload, "Normal", event_reasons.DELETED, message)
             return
         job = self._jobs.by_uid(workload.job_uid)
         if job is not None:
@@ -245,7 +245,7 @@ class WorkloadController:
             await self._runtime.client.delete(
                 JOBS, meta.namespace, job.metadata.name, uid=job.metadata.uid, propagation="Background"
             )
-            recorder.event(job, "Normal", "Deleted", message)
+            recorder.event(job, "Normal", event_reasons.DELETED, message)
 
     async def _leave_cause(self, workload: Workload) -> None:
         """Copy the cause of failure from a Workload to its failed Job, before a retention deletes the Workload."""

@@ -103,8 +103,7 @@ class FlavorAttempt:
     def worsen(self, mode: Mode, reason: str, message: str) -> None:
         """Lower the mode, and replace the reason by a more severe one."""
         self.mode = min(self.mode, mode)
-        if not self.reason or SEVERITY[reason] > SEVERITY[self.reason]:
-            self.reason = reason
+        self.reason = _more_severe(self.reason, reason)
         self.texts.append(message)
 
 
@@ -129,9 +128,12 @@ class PodSetResult:
     def blame(self, mode: Mode, reason: str, texts: Sequence[str]) -> None:
         """Lower the mode, and replace the reason by a more severe one."""
         self.mode = min(self.mode, mode)
-        if not self.reason or SEVERITY[reason] > SEVERITY[self.reason]:
-            self.reason = reason
+        self.reason = _more_severe(self.reason, reason)
         self.texts += texts
+
+
+def _more_severe(known: str, reason: str) -> str:
+    return reason if not known or SEVERITY[reason] > SEVERITY[known] else known
 
 
 Choice = tuple[str, str]  # pod set, flavor

@@ -210,14 +210,22 @@ def priority_bound(policy: str, priority: int) -> float:
 
 def _is_entitled(preemptor: Preemptor) -> bool:
     """Whether the quota that is unused in some subtree around the preemptor is enough for it: see `sources_of`."""
-    node, remaining = preemptor.node, dict(preemptor.usage)
+    return any(is_enough for _, _, is_enough in _subtrees_around(preemptor))
+
+
+def _subtrees_around(preemptor: Preemptor) -> Iterator[tuple[QuotaNode, QuotaNode, bool]]:
+    """The ClusterQueue of the preemptor and each cohort above it but the root, with the cohort above, and whether the
+    unused quota of this subtree is enough for what the smaller ones have left over.
+    """
+    node, remaining = preemptor.node, preemptor.usage
     while node.parent is not None:
-        if all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items()):
-            return True
-        for fr, v in remaining.items():
-            remaining[fr] = max(0, v - node.local_available(fr))
+        yield (
+            node,
+            node.parent,
+            all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items()),
+        )
+        remaining = {fr: max(0, v - node.local_available(fr)) for fr, v in remaining.items()}
         node = node.parent
-    return False
 
 
 # --- where candidates are ----------------------------------------------------------------------------------
@@ -246,14 +254,12 @@ def sources_of(state: SchedulerState, preemptor: Preemptor) -> Iterator[Source]:
         yield Source(preemptor.queue, CandidateKind.OWN_QUEUE, preemptor.node)
     if policy.reclaim_within_cohort == policy_values.NEVER:
         return
-    node, remaining, entitled = preemptor.node, dict(preemptor.usage), False
-    while node.parent is not None:
-        entitled = entitled or all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items())
-        remaining = {fr: max(0, v - node.local_available(fr)) for fr, v in remaining.items()}
-        kind = CandidateKind.ENTITLED if entitled else CandidateKind.OTHER
-        for leaf in _borrowers(node.parent, node, preemptor):
-            yield Source(state.queues[leaf.name], kind, node.parent)
-        node = node.parent
+    kind = CandidateKind.OTHER
+    for node, top, is_enough in _subtrees_around(preemptor):
+        if is_enough:
+            kind = CandidateKind.ENTITLED
+        for leaf in _borrowers(top, node, preemptor):
+            yield Source(state.queues[leaf.name], kind, top)
 
 
 def policy_for(source: Source, preemptor: Preemptor) -> str:

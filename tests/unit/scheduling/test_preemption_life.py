@@ -45,11 +45,8 @@ class Cluster:
             decided = run_cycle(self.state, heads, self.now, withholding=withholding)
             assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in decided)
             ended = [done for outcome in decided if (done := self.carry_out(outcome)) is not None]
-            again, without_preemptors = outcomes.retried_after(ended)
             takers = [outcome for outcome in decided if isinstance(outcome, Admit | Preempt)]
-            self.try_again(sorted(again | outcomes.concerned_by(self.state, takers)))
-            self.try_again(sorted(without_preemptors), preemptors=False)
-            outcomes.retry_at_rest(self.state, self.queues, takers)
+            outcomes.requeue_after_cycle(self.state, self.queues, takers, ended, self.try_again, backfills=False)
             self.check()
 
     def carry_out(self, outcome):

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
+from msgspec.structs import replace
+
 from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.cycle import Admit, Preempt, run_cycle
 from queue_manager.scheduling.fair_sharing import Shares
@@ -18,6 +20,7 @@ from queue_manager.scheduling.nomination import nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.workload_info import Info
 from tests.unit.queueing.builders import T0
 from tests.unit.scheduling import reference_cycle as cycles
 from tests.unit.scheduling import reference_preemption as victims
@@ -46,6 +49,7 @@ from tests.unit.scheduling.reference_worlds import (
 )
 
 TINY = 6  # candidates, of which all subsets are tried
+PODS = 4  # of a head that gets fewer
 
 
 def expect(name: str, product: object, reference: object) -> str:
@@ -184,6 +188,31 @@ def assignment_differs(found: Assignment, expected: cycles.Assigned) -> str:
     )
 
 
+def numbers_of_pods_differ(world: World) -> str:
+    """For each head of which one pod suffices: a search of all numbers of pods, from the largest, finds no more."""
+    state, kept = state_of(world), {each.uid for each in world.kept}
+    for head in world.heads:
+        queue, info = state.queues[head.queue], info_of(head)
+        if head.uid in kept:  # it gets no more than planned
+            continue
+        with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue)):
+            tries = (nominate(state, planned, queue, with_pods(info, pods), T0) for pods in range(PODS, 0, -1))
+            largest = next((found for found in tries if found.is_possible), None)
+            found = nominate(state, planned, queue, with_pods(info, PODS, fewest=1), T0)
+        some = largest if largest is not None and found.is_possible else found
+        text = expect("possible", found.is_possible, largest is not None)
+        text = text or expect("usage", found.assignment.usage, some.assignment.usage)
+        if text := text or expect("victims", found.victims, some.victims):
+            return f"{head.uid} with fewer pods: {text}"
+    return ""
+
+
+def with_pods(info: Info, pods: int, fewest: int | None = None) -> Info:
+    """The Workload with this number of pods in its first pod set, of which the fewest suffice."""
+    first, *others = info.pod_sets
+    return replace(info, pod_sets=(replace(first, count=pods, minimum=fewest), *others))
+
+
 # --- cycles ------------------------------------------------------------------------------------------------
 
 
@@ -224,7 +253,8 @@ def worlds(number: int, seed: str) -> Iterator[tuple[World, str]]:
 
 def differences(world: World, seed: str) -> str:
     """The first difference; "" if there is none."""
-    return numbers_differ(world) or victims_differ(world, seed) or assignments_differ(world) or cycles_differ(world)
+    found = numbers_differ(world) or victims_differ(world, seed) or assignments_differ(world)
+    return found or numbers_of_pods_differ(world) or cycles_differ(world)
 
 
 def report(world: World, seed: str) -> str:

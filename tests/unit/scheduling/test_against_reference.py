@@ -4,7 +4,8 @@ Each World has up to four cohorts in as many levels, five ClusterQueues, three f
 that hold quota, and a head per ClusterQueue; half of them are the World after a cycle, in which victims are stopping.
 Compared are all quotas, usages and shares; victims with their reasons, for arbitrary flavors; flavors, mode and
 borrow level of each head; the outcome of each head in a whole cycle. Of victims it is tried, too, that no part of them
-would do, and if there are none that no other candidates would have done.
+would do, and if there are none that no other candidates would have done; of heads with fewer pods than they want, that
+no larger number would do.
 
 The same 10 000 Worlds each time; `make compare-scheduling N=10000 SEED=1` compares others.
 """

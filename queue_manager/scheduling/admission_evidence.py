@@ -163,7 +163,7 @@ def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetim
     come after it is not counted against a preemptor.
     """
     queue, own = state.queues[cluster_queue], state.reservations.get(info.uid)
-    later = (r.info.uid for r in state.reservations.values() if own is not None and r.turn > own.turn)
+    later = (r.info.uid for r in state.reservations.values() if own is not None and r.retry_order > own.retry_order)
     with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue).union(later)):
         nomination = nominate(state, planned, queue, info, now)
         judged = _judged(info, nomination)

@@ -36,9 +36,9 @@ from typing import NamedTuple
 from queue_manager.api import messages, reasons
 from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.scheduling.backfill import Backfilling, Candidate, WaitingHead
-from queue_manager.scheduling.fair_sharing import Claim, fair_order
+from queue_manager.scheduling.fair_sharing import Contender, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Choice, FlavorAttempt, Mode
-from queue_manager.scheduling.holdings import Reservation, turn_of
+from queue_manager.scheduling.holdings import Reservation, retry_order
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
 from queue_manager.scheduling.planned_usage import PlannedUsage, borrows_from, can_always_reclaim, passes
@@ -243,13 +243,13 @@ def _in_order(state: SchedulerState, entries: list[_Entry], freed: list[QuotaNod
     def place(entry: _Entry) -> tuple[int, Rank]:
         return entry.assignment.borrow, entry.info.rank
 
-    yield from sorted(filter(waits, entries), key=lambda entry: turn_of(entry.info.rank, entry.assignment.borrow))
+    yield from sorted(filter(waits, entries), key=lambda entry: retry_order(entry.info.rank, entry.assignment.borrow))
     others = [entry for entry in entries if not waits(entry)]
-    yield from fair_order(others, _claim, freed) if state.fair_sharing else sorted(others, key=place)
+    yield from fair_order(others, _contender, freed) if state.fair_sharing else sorted(others, key=place)
 
 
-def _claim(entry: _Entry) -> Claim:
-    return Claim(entry.queue.node, entry.assignment.usage, entry.info.rank)
+def _contender(entry: _Entry) -> Contender:
+    return Contender(entry.queue.node, entry.assignment.usage, entry.info.rank)
 
 
 def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:

@@ -124,7 +124,7 @@ def _lendable(parent: QuotaNode) -> Mapping[str, int]:
 # --- the order of heads ---
 
 
-class Claim(NamedTuple):
+class Contender(NamedTuple):
     """The usage that a head would add, and its ClusterQueue."""
 
     node: QuotaNode  # its ClusterQueue
@@ -140,14 +140,14 @@ class _Place(NamedTuple):
     rank: Rank  # total: no two heads have the same
 
 
-def _place(node: QuotaNode, claim: Claim, shares: Shares) -> _Place:
+def _place(node: QuotaNode, contender: Contender, shares: Shares) -> _Place:
     """The place of `node` among its siblings if this head were admitted."""
-    requested = frozenset(fr for fr, amount in claim.usage.items() if amount > 0)
-    claim.node.add_all(claim.usage)
+    requested = frozenset(fr for fr, amount in contender.usage.items() if amount > 0)
+    contender.node.add_all(contender.usage)
     try:
-        return _Place(not is_within_quota(node, requested), shares.of(node), claim.rank)
+        return _Place(not is_within_quota(node, requested), shares.of(node), contender.rank)
     finally:
-        claim.node.remove_all(claim.usage)
+        contender.node.remove_all(contender.usage)
 
 
 class _Bracket(Generic[T]):
@@ -161,11 +161,11 @@ class _Bracket(Generic[T]):
     def __init__(self, node: QuotaNode, depth: int) -> None:
         self.node = node
         self.depth = depth  # 0: root
-        self.heads: list[tuple[Rank, Claim, T]] = []  # heap; of a ClusterQueue
+        self.heads: list[tuple[Rank, Contender, T]] = []  # heap; of a ClusterQueue
         self.children: list[tuple[_Place, _Bracket[T]]] = []  # heap; of a cohort: those that nominate a head
 
     @property
-    def nominee(self) -> tuple[Rank, Claim, T] | None:
+    def nominee(self) -> tuple[Rank, Contender, T] | None:
         """The head that won below this node; None if none is left."""
         bracket = self
         while bracket.children:
@@ -186,7 +186,7 @@ class _Bracket(Generic[T]):
         heapq.heapify(self.children)
 
 
-def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim], freed: list[QuotaNode]) -> Iterator[T]:
+def fair_order(entries: Iterable[T], contender_of: Callable[[T], Contender], freed: list[QuotaNode]) -> Iterator[T]:
     """The entries in the order of the tournaments, the roots by name.
 
     Each tournament is decided when the next entry is requested, by the usage that the quota tree has then: the caller
@@ -195,11 +195,11 @@ def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim], freed: list
     """
     trees: dict[QuotaNode, dict[QuotaNode, _Bracket[T]]] = {}  # by root
     for entry in entries:
-        claim = claim_of(entry)
-        brackets = trees.setdefault(claim.node.root, {})
-        for depth, node in enumerate(reversed(list(claim.node.path()))):
+        contender = contender_of(entry)
+        brackets = trees.setdefault(contender.node.root, {})
+        for depth, node in enumerate(reversed(list(contender.node.path()))):
             brackets.setdefault(node, _Bracket(node, depth))
-        heapq.heappush(brackets[claim.node].heads, (claim.rank, claim, entry))
+        heapq.heappush(brackets[contender.node].heads, (contender.rank, contender, entry))
     for root in sorted(trees, key=lambda node: node.name):
         yield from _tournament(trees[root], root, freed)
 

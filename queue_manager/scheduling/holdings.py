@@ -21,7 +21,7 @@ from queue_manager.scheduling.workload_info import Info, PodSetInfo
 # Candidates for preemption, the first one first: evicted, lower priority, later reservation, later in its queue
 # (BEHAVIOUR.md#q7-queue-order: queue time, arrival), uid. Times are whole seconds.
 Ranking = tuple[bool, int, int, int, int, str]
-Turn = tuple[int, int, Rank]
+RetryOrder = tuple[int, int, Rank]
 
 
 class PreemptedFor(NamedTuple):
@@ -123,12 +123,12 @@ class Reservation(NamedTuple):
     victims: Mapping[str, str]  # by uid, the reason of the preemption
 
     @property
-    def turn(self) -> Turn:
-        """See `turn_of`."""
-        return turn_of(self.info.rank, self.borrow)
+    def retry_order(self) -> RetryOrder:
+        """See `retry_order`."""
+        return retry_order(self.info.rank, self.borrow)
 
 
-def turn_of(rank: Rank, borrow: int) -> Turn:
+def retry_order(rank: Rank, borrow: int) -> RetryOrder:
     """Sort key of the preemptors that are tried again: a higher priority may use what is kept for a lower one."""
     return rank.minus_priority, borrow, rank
 

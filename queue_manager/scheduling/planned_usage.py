@@ -55,7 +55,7 @@ class PlannedUsage:
         self._original: dict[QuotaNode, Amounts] = {}
         self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
         self._separated: dict[QuotaNode, list[QuotaNode]] = {}  # by root, the nodes of `_now`
-        self._in_turn: dict[QuotaNode, list[Reservation]] = {}  # by root, `_claims` since the last change
+        self._by_root: dict[QuotaNode, list[Reservation]] = {}  # by root, `_claims` since the last change
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
         # Of the planned reservations: what is claimed in each subtree, and not in use yet.
@@ -234,7 +234,7 @@ class PlannedUsage:
         self._claim(queue.node, reservation.usage, 1)
 
     def _claim(self, node: QuotaNode, usage: Usage, sign: int) -> None:
-        self._in_turn.clear()
+        self._by_root.clear()
         for each in node.path():
             claimed = self.claimed.setdefault(each, {})
             for fr, amount in usage.items():
@@ -403,11 +403,11 @@ class PlannedUsage:
         """What is planned in this tree for preemptors with victims of their own, in the order of their next try."""
         if len(self._planned) < 2:
             return []
-        known = self._in_turn.get(root)
+        known = self._by_root.get(root)
         if known is None:
             found = (r for r in self._planned.values() if r.victims)
             here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
-            known = self._in_turn[root] = sorted(here, key=lambda r: r.turn)
+            known = self._by_root[root] = sorted(here, key=lambda r: r.retry_order)
         return known
 
     def _swap(self, path: list[QuotaNode]) -> None:

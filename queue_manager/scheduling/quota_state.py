@@ -359,7 +359,7 @@ class SchedulerState:
             return each.info.uid == decided_for or self.reclaims(each.info.uid, victim) < MOST_RECLAIMS
 
         waiting = (each for each in self.reservations.values() if victim in each.victims and may_preempt(each))
-        return min(waiting, key=lambda each: (each.info.uid != decided_for, each.turn), default=None)
+        return min(waiting, key=lambda each: (each.info.uid != decided_for, each.retry_order), default=None)
 
     def end_reservation(self, uid: str) -> Reservation | None:
         """Remove and return the reservation of a preemptor that was admitted, refused, deleted or changed.

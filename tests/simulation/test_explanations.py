@@ -405,7 +405,7 @@ def check_numbers(
     state = decided.quota_cache.state
     others = [h for h in state.holdings.values() if h.uid != w.metadata.uid]
     own = state.reservations.get(w.metadata.uid)  # those that come after it are not counted against it
-    reserved = [r for r in state.reservations.values() if own is None or r.turn < own.turn]
+    reserved = [r for r in state.reservations.values() if own is None or r.retry_order < own.retry_order]
     waiting = {each.metadata.uid: each for each in objects.workloads}
     priority, place = w.spec.priority or 0, order(w)
     passed = any(  # some reservations may not concern it

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from job_controller.quantities import INT64_MAX
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
-from queue_manager.scheduling.fair_sharing import NO_SHARE, Claim, Share, Shares, fair_order
+from queue_manager.scheduling.fair_sharing import NO_SHARE, Contender, Share, Shares, fair_order
 from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, cluster_queue, pending
@@ -112,11 +112,11 @@ def order(state, *heads):
         one, _, rest = text.partition(":")
         cpu, _, priority = rest.partition("@")
         info = pending(one, priority=int(priority or 0), created=created)
-        entries.append((one, Claim(state.queues[name].node, {CPU: milli(cpu)}, info.rank)))
+        entries.append((one, Contender(state.queues[name].node, {CPU: milli(cpu)}, info.rank)))
     result = []
-    for one, claim in fair_order(entries, lambda entry: entry[1], []):
+    for one, contender in fair_order(entries, lambda entry: entry[1], []):
         result.append(one)
-        claim.node.add_all(claim.usage)
+        contender.node.add_all(contender.usage)
     return result
 
 
@@ -143,8 +143,8 @@ def test_borrowing_of_another_flavor_does_not_count():
     admit(state, "a", "a1:5", "cheap")
     premium = FlavorResource("premium", "cpu")
     entries = [
-        ("borrows", Claim(state.queues["b"].node, {premium: 2000}, pending("borrows", created=0).rank)),
-        ("fits", Claim(state.queues["a"].node, {premium: 2000}, pending("fits", created=1).rank)),
+        ("borrows", Contender(state.queues["b"].node, {premium: 2000}, pending("borrows", created=0).rank)),
+        ("fits", Contender(state.queues["a"].node, {premium: 2000}, pending("fits", created=1).rank)),
     ]
     assert [name for name, _ in fair_order(entries, lambda entry: entry[1], [])] == ["fits", "borrows"]
 
@@ -207,12 +207,12 @@ def plain_order(state, wanted):
         one, _, rest = text.partition(":")
         cpu, _, priority = rest.partition("@")
         rank = pending(one, priority=int(priority), created=created).rank
-        left[one] = Claim(state.queues[name].node, {CPU: milli(cpu)}, rank)
+        left[one] = Contender(state.queues[name].node, {CPU: milli(cpu)}, rank)
     result = []
     while left:
         one = tournament(state.forest.cohorts["root"], left)
-        claim = left.pop(one)
-        claim.node.add_all(claim.usage)
+        contender = left.pop(one)
+        contender.node.add_all(contender.usage)
         result.append(one)
     return result
 
@@ -220,18 +220,18 @@ def plain_order(state, wanted):
 def tournament(node, left):
     """The name of the winner below `node`, or None."""
     if not node.is_cohort:
-        mine = [one for one, claim in left.items() if claim.node is node]
+        mine = [one for one, contender in left.items() if contender.node is node]
         return min(mine, key=lambda one: left[one].rank, default=None)
     winners = {child: tournament(child, left) for child in node.children}
     found = [(child, one) for child, one in winners.items() if one is not None]
 
     def place(pair):
         child, one = pair
-        claim = left[one]
-        claim.node.add_all(claim.usage)
+        contender = left[one]
+        contender.node.add_all(contender.usage)
         over = child.usage.get(CPU, 0) > child.subtree.get(CPU, 0)
-        key = (over, Shares().of(child), claim.rank)
-        claim.node.remove_all(claim.usage)
+        key = (over, Shares().of(child), contender.rank)
+        contender.node.remove_all(contender.usage)
         return key
 
     return min(found, key=place)[1] if found else None

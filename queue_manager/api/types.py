@@ -73,9 +73,6 @@ class PodSetAssignment(Record):
     flavors: dict[str, str] = {}
     resource_usage: dict[str, Quantity] = {}
     count: int | None = None
-    # Kept as they are, for others.
-    topology_assignment: dict[str, Any] | None = None
-    delayed_topology_request: str = ""
 
 
 class Admission(Record):
@@ -93,10 +90,10 @@ class RequeueState(Record):
 
 
 class ReclaimablePod(Record):
-    """The number of pods of a pod set that no longer use quota. 0 is encoded too: the API requires it."""
+    """The number of pods of a pod set that no longer use quota."""
 
     name: str = ""
-    count: int = msgspec.field(default_factory=int)
+    count: int = 0
 
 
 class AdmissionCheckState(Record):
@@ -167,7 +164,7 @@ class RequeueHistory(Record):
 
 
 class WorkloadStatus(Record):
-    """Conditions, assigned quota and counters of a Workload. An update of it has all fields, also those of others."""
+    """Conditions, assigned quota and counters of a Workload."""
 
     conditions: tuple[Condition, ...] = ()
     admission: Admission | None = None
@@ -178,11 +175,6 @@ class WorkloadStatus(Record):
     accumulated_past_execution_time_seconds: int | None = None
     scheduling_stats: SchedulingStats | None = None
     requeue_history: RequeueHistory | None = None
-    # Kept as they are, for others.
-    nominated_cluster_names: tuple[str, ...] = ()
-    cluster_name: str = ""
-    unhealthy_nodes: tuple[dict[str, Any], ...] = ()
-    preemption_gates: tuple[dict[str, Any], ...] = ()
 
 
 class Workload(Object):

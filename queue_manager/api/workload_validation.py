@@ -339,20 +339,11 @@ def _validate_change(new: Json, old: Json) -> list[FieldError]:
             errors += _validate_reclaimable_grows(new, old)
     new_status, old_status = new.get("status") or {}, old.get("status") or {}
     admissions = new_status.get("admission"), old_status.get("admission")
-    if None not in admissions and _without_empty(admissions[0]) != _without_empty(admissions[1]):
+    if None not in admissions and admissions[0] != admissions[1]:
         errors.append(invalid("status.admission", admissions[0], IMMUTABLE))
     errors += _validate_ready_checks_unchanged(new_status, old_status)
     errors += _validate_cluster_name(new_status, old_status)
     return errors + validate_admission_gates_update(_annotations(new), _annotations(old))
-
-
-def _without_empty(value: Json) -> Json:
-    """Leave out empty maps and lists: as in Kueue (Semantic.DeepEqual), they equal absent ones, which a typed client
-    writes instead.
-    """
-    if isinstance(value, dict):
-        return {name: _without_empty(each) for name, each in value.items() if each not in ({}, [])}
-    return [_without_empty(each) for each in value] if isinstance(value, list) else value
 
 
 def _validate_pod_sets_unchanged(new: list[Json], old: list[Json]) -> list[FieldError]:

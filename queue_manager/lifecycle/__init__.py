@@ -5,7 +5,7 @@ Modules:
     rules              the next step of a Workload, from the first of 14 rules that applies
     steps              what a step can be, and what surrounds a Workload when it is decided (WorkloadContext)
     transitions        the changes of a status, one function each; the only code that sets conditions of Workloads
-    status_draft       a status being edited, and the Events that come of it
+    status_draft       a status being edited, and the one patch and the Events that come of it
     workload_settings  the configuration of Workloads, in plain numbers; `overrides` by annotations of a Job
     pods_ready_timeout deadlines of pods that are not ready, and the eviction or deactivation at a deadline
     requeue_history    the last ten attempts of a Workload

@@ -58,13 +58,13 @@ def record(
         preemptor=preemptor,
     )
     attempts = (*known.attempts, attempt)[-MAX_ATTEMPTS:]
-    _put(draft, msgspec.structs.replace(known, since=since, attempts=attempts, pod_cause=""))
+    draft.put(requeue_history=msgspec.structs.replace(known, since=since, attempts=attempts, pod_cause=""))
 
 
 def record_failure(draft: Draft, pod_cause: str) -> None:
     """Store why the pods of a failed Job failed, since a drain or a cleanup may delete them."""
     known = draft.status.requeue_history or RequeueHistory()
-    _put(draft, msgspec.structs.replace(known, pod_cause=pod_cause))
+    draft.put(requeue_history=msgspec.structs.replace(known, pod_cause=pod_cause))
 
 
 def spare(draft: Draft, uids: Collection[str]) -> None:
@@ -73,7 +73,7 @@ def spare(draft: Draft, uids: Collection[str]) -> None:
     """
     known, kept = draft.status.requeue_history or RequeueHistory(), tuple(sorted(uids)[:MAX_SPARED])
     if known.spared != kept:
-        _put(draft, msgspec.structs.replace(known, spared=kept))
+        draft.put(requeue_history=msgspec.structs.replace(known, spared=kept))
 
 
 def preemptions(workloads: Collection[Workload]) -> dict[str, Counter[str]]:
@@ -135,7 +135,7 @@ def forget_since(draft: Draft) -> None:
     """Reset the time from which giveUpAfter counts; the attempts stay."""
     known = draft.status.requeue_history
     if known is not None and known.since is not None:
-        _put(draft, msgspec.structs.replace(known, since=None, pod_cause=""))
+        draft.put(requeue_history=msgspec.structs.replace(known, since=None, pod_cause=""))
 
 
 def add_run(draft: Draft, seconds: int) -> None:
@@ -144,7 +144,7 @@ def add_run(draft: Draft, seconds: int) -> None:
     total, attempts = min(INT32_MAX, known.ran_seconds + seconds), known.attempts
     if attempts and start is not None and attempts[-1].start == start.last_transition_time:
         attempts = (*attempts[:-1], msgspec.structs.replace(attempts[-1], ran_seconds=min(INT32_MAX, seconds)))
-    _put(draft, msgspec.structs.replace(known, ran_seconds=total, attempts=attempts))
+    draft.put(requeue_history=msgspec.structs.replace(known, ran_seconds=total, attempts=attempts))
 
 
 def begin_inactivity(draft: Draft) -> None:
@@ -152,7 +152,7 @@ def begin_inactivity(draft: Draft) -> None:
     known = draft.status.requeue_history or RequeueHistory()
     if known.inactive_since is not None or draft.original.spec.active:
         return
-    _put(draft, msgspec.structs.replace(known, inactive_since=_unrecorded(draft) or draft.now))
+    draft.put(requeue_history=msgspec.structs.replace(known, inactive_since=_unrecorded(draft) or draft.now))
 
 
 def _unrecorded(draft: Draft) -> datetime | None:
@@ -171,8 +171,4 @@ def end_inactivity(draft: Draft) -> None:
         return
     lasted = max(0, int((draft.now - known.inactive_since).total_seconds()))
     total = min(INT32_MAX, known.inactive_seconds + lasted)
-    _put(draft, msgspec.structs.replace(known, inactive_seconds=total, inactive_since=None))
-
-
-def _put(draft: Draft, history: RequeueHistory) -> None:
-    draft.put(requeue_history=history if history != RequeueHistory() else None)
+    draft.put(requeue_history=msgspec.structs.replace(known, inactive_seconds=total, inactive_since=None))

@@ -1,4 +1,4 @@
-"""A Workload's status being edited: transitions change a Draft, and one new status and its Events come out."""
+"""A Workload's status being edited: transitions change a Draft, and one merge patch and its Events come out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from queue_manager.api.types import Condition, Workload
+from job_controller.json_tree import Json
+from queue_manager.api.types import Condition, Workload, WorkloadStatus
 
 Status = Literal["True", "False"]
 MAX_MESSAGE = 32 * 1024  # characters; the API server refuses longer messages
+_FIELDS = tuple(zip(WorkloadStatus.__struct_fields__, WorkloadStatus.__struct_encode_fields__, strict=True))
 
 
 class WorkloadEvent(NamedTuple):
@@ -78,6 +80,16 @@ class Draft:
         """Whether the edited status differs from the original."""
         return self.status != self.original.status
 
+    def patch(self) -> Json:
+        """A JSON merge patch of /status, with the resourceVersion as precondition (409 after any other write)."""
+        meta = self.original.metadata
+        status = {}
+        for name, wire_name in _FIELDS:
+            before, after = getattr(self.original.status, name), getattr(self.status, name)
+            if before != after:
+                status[wire_name] = _merging(_wire(before), _wire(after))
+        return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
+
 
 def make_condition(
     old: Condition | None, type: str, status: str, reason: str, message: str, generation: int, now: datetime
@@ -93,3 +105,16 @@ def make_condition(
         observed_generation=generation,
         last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
     )
+
+
+def _merging(before: Json, after: Json) -> Json:
+    """The part of a merge patch that makes `before` into `after`: the fields that are gone become null."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    return {**dict.fromkeys(before, None), **after}
+
+
+def _wire(value: object) -> Json:
+    """Convert a value to JSON for a merge patch. Empty lists and records become null, which removes them; 0 stays."""
+    tree = msgspec.to_builtins(value)
+    return tree if tree or isinstance(tree, int) else None

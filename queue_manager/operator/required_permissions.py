@@ -73,7 +73,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             Need(JOBS, ("get", "patch", "delete", *READ)),
             Need(JOBS, ("update",), "finalizers"),
             Need(WORKLOADS, ("get", "create", "patch", "delete", *READ)),
-            Need(WORKLOADS, ("update",), "status"),
+            Need(WORKLOADS, ("patch",), "status"),
             Need(CLUSTER_QUEUES, ("patch", *READ)),
             Need(CLUSTER_QUEUES, ("patch",), "status"),
             Need(LOCAL_QUEUES, READ),

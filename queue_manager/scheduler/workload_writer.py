@@ -2,10 +2,13 @@
 
 Several controllers change the same Workload at nearly the same time: the scheduler reserves quota while `jobs` reports
 pods. Each passes a transition. All transitions pending for one Workload are applied to its newest state, one after
-another, and sent as one conditional update. So our own writers never conflict with each other, a transition always
-decides on current facts, and Events are recorded only after the write. An update (PUT) costs the API server some 15 %
-less CPU than the patch with the same effect, which it merges into the stored object as text. In which order Workloads
-are written, and how many at a time, is decided by `write_queue`. BEHAVIOUR.md#q39-status-writes.
+another, and sent as one conditional patch. So our own writers never conflict with each other, a transition always
+decides on current facts, and Events are recorded only after the write. A patch leaves alone what others have written;
+an update (PUT) of the typed status would spell their times anew and drop fields that this version does not know, and
+saves the API server only about 4 % of its CPU under load.
+
+In which order Workloads are written, and how many at a time, is decided by `write_queue`.
+BEHAVIOUR.md#q39-status-writes.
 """
 
 from __future__ import annotations
@@ -201,7 +204,7 @@ class WorkloadWriter:
             total.status = latest.status
             if total.changed:
                 try:
-                    latest = await self._update(total.workload)
+                    latest = await self._patch(key, total)
                 except ApiError as error:
                     if error.is_conflict and attempt < MAX_ATTEMPTS - 1:
                         continue
@@ -233,8 +236,11 @@ class WorkloadWriter:
             nothing_to_share = nothing_to_share and not draft.changed
         return drafts
 
-    async def _update(self, workload: Workload) -> Workload:
-        return await self._runtime.client.replace(WORKLOADS, workload, subresource="status", type=Workload)
+    async def _patch(self, key: Key, draft: Draft) -> Workload:
+        client = self._runtime.client
+        return await client.patch(
+            WORKLOADS, key.namespace, key.name, draft.patch(), subresource="status", type=Workload
+        )
 
     def _count(self, causes: list[Cause]) -> None:
         if causes:

@@ -21,7 +21,7 @@ So a burst of arrivals is admitted before it is explained, most explanations are
 admitted meanwhile, and the few Workloads that wait beside a load without end say why.
 
 A Workload is written by one task at a time. Added while it is written, it is queued again afterwards; an urgent
-addition makes a queued explanation urgent, since one update carries both. BEHAVIOUR.md#q39-status-writes.
+addition makes a queued explanation urgent, since one patch carries both. BEHAVIOUR.md#q39-status-writes.
 """
 
 from __future__ import annotations

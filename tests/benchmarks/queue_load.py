@@ -13,12 +13,9 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from random import Random
 
-import msgspec
-
-from job_controller.json_tree import Json
 from queue_manager.api import condition_types
 from queue_manager.api.api_resources import WORKLOADS
-from queue_manager.api.types import Workload, WorkloadStatus
+from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
@@ -107,24 +104,17 @@ class Load:
     async def _end(self, uid: str) -> None:
         """Set Finished, unless the Workload has been evicted meanwhile."""
         while (current := self._workloads.by_uid(uid)) is not None and _runs(current):
-            key = current.metadata.key
+            draft = Draft(current, self._clock.now())
+            transitions.finish(draft, "ByTest", "By test runner")
+            meta = current.metadata
             try:
                 await self._client.patch(
-                    WORKLOADS, *key, end_of(current, self._clock.now()), subresource="status", type=Workload
+                    WORKLOADS, meta.namespace, meta.name, draft.patch(), subresource="status", type=Workload
                 )
             except ApiError as error:
                 if not error.is_conflict:
                     raise
-                await self._client.get(WORKLOADS, *key, type=Workload)
-
-
-def end_of(workload: Workload, now: datetime) -> Json:
-    """The merge patch of the status that ends a Workload, as Kueue's runner sends it."""
-    draft = Draft(workload, now)
-    transitions.finish(draft, "ByTest", "By test runner")
-    meta = workload.metadata
-    precondition = {"resourceVersion": meta.resource_version, "uid": meta.uid}
-    return {"metadata": precondition, "status": {"conditions": msgspec.to_builtins(draft.status.conditions)}}
+                await self._client.get(WORKLOADS, meta.namespace, meta.name, type=Workload)
 
 
 def _runs(workload: Workload) -> bool:
@@ -166,11 +156,13 @@ class PlainClient:
     async def _write(self, kind: WorkloadClass, queue: str, number: int) -> None:
         now = datetime.now(UTC)
         new = await self._client.create(WORKLOADS, queue, workload(kind, number, queue), type=Workload)
-        status = msgspec.convert(admitted_status(kind, queue, now.strftime("%Y-%m-%dT%H:%M:%SZ")), WorkloadStatus)
-        admitted = msgspec.structs.replace(new, status=status)
-        admitted = await self._client.replace(WORKLOADS, admitted, subresource="status", type=Workload)
-        end = end_of(admitted, now)
-        await self._client.patch(WORKLOADS, *admitted.metadata.key, end, subresource="status", type=Workload)
+        name, version = new.metadata.name, {"resourceVersion": new.metadata.resource_version}
+        status = admitted_status(kind, queue, now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        patch = {"metadata": version, "status": status}
+        admitted = await self._client.patch(WORKLOADS, queue, name, patch, subresource="status", type=Workload)
+        draft = Draft(admitted, now)
+        transitions.finish(draft, "ByTest", "By test runner")
+        await self._client.patch(WORKLOADS, queue, name, draft.patch(), subresource="status", type=Workload)
 
 
 @contextlib.asynccontextmanager

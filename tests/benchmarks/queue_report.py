@@ -76,8 +76,7 @@ def show(shape: Shape, ours: Result, plain: Result) -> None:
     console.print(_shares("writes that the API server answered", ours, dict(ours.spent.writes)))
     console.print(_shares("Event objects, by reason", ours, dict(ours.events)))
     console.print(
-        f"Plain client: a create, an update of the status and a patch of it per Workload, {PLAIN_IN_FLIGHT} in flight, "
-        "on its own server. "
+        f"Plain client: a create and two status patches per Workload, {PLAIN_IN_FLIGHT} in flight, on its own server. "
         "Aims and Kueue: the whole benchmark; Kueue was measured on another day. "
         f"Load average {plain.load_average[0]:.1f} after the plain client, {ours.load_average[0]:.1f} after sluice."
     )

@@ -44,7 +44,6 @@ from tests.simulation.cohort_invariants import INPUT, KILLED, CohortHistory, Wri
 from tests.simulation.cohort_lives import BASE, LIMIT, MAXIMUM, OUTCOMES, TEAMS, Life, Tree, life, with_api
 from tests.simulation.cohort_samples import Sampler
 from tests.simulation.crashes import Death, DyingTransport, WriteCounter
-from tests.status_updates import is_status_update
 
 RESOURCES = {
     each.kind: each for each in (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES)
@@ -65,7 +64,8 @@ class Interferer(Relay):
 
     async def request(self, request: Request) -> Response:
         parts = request.path.split("/")
-        if is_status_update(request) and self._rng.random() < SHARE_OF_WRITES:
+        writes = request.method == "PATCH" and parts[-1] == "status" and "workloads" in parts
+        if writes and self._rng.random() < SHARE_OF_WRITES:
             await add_condition(self._client, parts[-4], parts[-2], self._rng.randrange(3))
         return await super().request(request)
 

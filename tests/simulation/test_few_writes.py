@@ -26,7 +26,6 @@ from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, Cluster, condition
 from tests.local.queue.invariants import at_rest
-from tests.status_updates import is_status_update
 
 LATENCY = 0.004  # s, of a write
 PERIOD = 30.0  # s, pendingReasonPeriod
@@ -43,7 +42,7 @@ class Slow(Relay):
     async def request(self, request: Request) -> Response:
         if request.method != "GET":
             await asyncio.sleep(LATENCY)
-        if is_status_update(request):
+        if request.method == "PATCH" and "/workloads/" in request.path:
             status = msgspec.json.decode(request.body or b"{}").get("status", {})
             said = next((c["reason"] for c in status.get("conditions", ()) if c["type"] == "QuotaReserved"), "")
             self.written.append((request.path.split("/")[-2], said))

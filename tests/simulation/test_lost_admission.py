@@ -10,7 +10,6 @@ from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, RUNS_WITHOUT_END, Cluster
-from tests.status_updates import is_status_update
 
 HELD_SECONDS = 5.0  # longer than changes are batched before a queue's status is written
 
@@ -23,7 +22,7 @@ class LosesStatusWrites(Relay):
     deaf = False
 
     async def request(self, request: Request) -> Response:
-        if self.deaf and is_status_update(request):
+        if self.deaf and request.method == "PATCH" and "/workloads/" in request.path:
             await asyncio.sleep(HELD_SECONDS)
             raise ConnectionResetError("lost")
         return await super().request(request)
@@ -61,7 +60,7 @@ class LosesEvictions(Relay):
     left = 3
 
     async def request(self, request: Request) -> Response:
-        if self.left and is_status_update(request) and b"InCohortReclamation" in (request.body or b""):
+        if self.left and request.method == "PATCH" and b"InCohortReclamation" in (request.body or b""):
             self.left -= 1
             raise ConnectionResetError("lost")
         return await super().request(request)

@@ -31,7 +31,7 @@ class Interferer(Relay):
 
     async def request(self, request: Request) -> Response:
         path = self._resource.path(self._namespace) + "/"
-        if request.method in ("PATCH", "PUT") and request.path.startswith(path) and request.path.endswith("/status"):
+        if request.method == "PATCH" and request.path.startswith(path) and request.path.endswith("/status"):
             await self._add(request.path.split("/")[-2])
         return await super().request(request)
 

@@ -79,7 +79,7 @@ async def test_missing_rights_of_several_places_are_named_at_once(
 @pytest.mark.parametrize(
     ("verb", "resource", "said"),
     [
-        ("update", "workloads/status", "update workloads.kueue.x-k8s.io/status"),
+        ("patch", "workloads/status", "patch workloads.kueue.x-k8s.io/status"),
         ("watch", "pods", "watch pods"),
         ("delete", "jobs", "delete jobs.batch"),
     ],

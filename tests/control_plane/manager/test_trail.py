@@ -118,7 +118,7 @@ def test_one_cause_leads_from_the_job_to_its_pods(records: Records) -> None:
     written = [(line["verb"], line["resource"]) for line in records.of_cause("wrote")]
     chain = [
         ("create", "workloads.kueue.x-k8s.io"),
-        ("update", "workloads.kueue.x-k8s.io/status"),
+        ("patch", "workloads.kueue.x-k8s.io/status"),
         ("patch", "jobs.batch"),
         ("create", "pods"),
     ]
@@ -141,7 +141,7 @@ def test_spans_of_one_cause_are_one_trace(records: Records) -> None:
     (pod, _) = [span for span in spans.values() if span.name == "POST /api/v1/namespaces/{namespace}/pods"]
     (workload,) = records.collector.named("POST /apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads")
     before_the_pod = origins(pod, spans)
-    assert "PUT /apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}/status" in before_the_pod
+    assert "PATCH /apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}/status" in before_the_pod
     assert workload.name in before_the_pod
     assert origins(workload, spans) == {"sync jobs-queue"}
 

@@ -187,12 +187,12 @@ class Tour:
 
     @contextlib.contextmanager
     def _refused(self, path: str) -> Iterator[None]:
-        """The next PATCH or PUT of such a path is answered with a conflict."""
+        """The next PATCH of such a path is answered with a conflict."""
         before = self.proxy.refused
         wanted = re.compile(rf".*{path}")
-        self.proxy.refuse(409, 1, to=lambda request: _changes(request, wanted))
+        self.proxy.refuse(409, 1, to=lambda request: _patches(request, wanted))
         yield
-        assert self.proxy.refused == before + 1, f"no write of {path}"
+        assert self.proxy.refused == before + 1, f"no PATCH of {path}"
 
     # --- what is waited for ---
 
@@ -221,5 +221,5 @@ class Tour:
         await self.scenario.api.patch(WORKLOADS, self.scenario.namespace, name, {"spec": {"active": active}})
 
 
-def _changes(request: web.Request, path: re.Pattern[str]) -> bool:
-    return request.method in ("PATCH", "PUT") and path.fullmatch(request.path) is not None
+def _patches(request: web.Request, path: re.Pattern[str]) -> bool:
+    return request.method == "PATCH" and path.fullmatch(request.path) is not None

@@ -70,3 +70,6 @@ def test_a_stop_for_another_reason_than_a_preemption_ends_what_is_spared(reason:
     draft = Draft(spares("p", "v"), START)
     record(draft, reason, "")
     assert spared(draft.workload) == left
+    patch = draft.patch()["status"].get("requeueHistory", {})
+    assert patch.get("spared", "unchanged") == ("unchanged" if left else None)
+    assert len(patch.get("attempts", ())) == (0 if left else 1)

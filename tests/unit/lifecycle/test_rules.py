@@ -195,7 +195,7 @@ def test_a_backoff_is_a_wait_and_then_one_write():
     change = step(w, seconds=60)
     draft = Draft(w, at(60))
     change.apply(draft)
-    assert msgspec.to_builtins(draft.status.requeue_state) == {"count": 3}
+    assert draft.patch()["status"]["requeueState"] == {"count": 3, "requeueAt": None}
     assert draft.condition("Requeued").reason == "BackoffFinished"
 
 

@@ -37,16 +37,16 @@ def _version(of: Workload, revision: str) -> Workload:
 
 
 class _Statuses(NoServer):
-    """Takes updates of the status of one Workload."""
+    """Takes status patches of one Workload."""
 
     def __init__(self) -> None:
-        self.messages: list[str] = []  # of QuotaReserved, one per update
-        self.seconds = 0.0  # that an update takes
+        self.messages: list[str] = []  # of QuotaReserved, one per patch
+        self.seconds = 0.0  # that a patch takes
 
     async def request(self, request: Request) -> Response:
-        assert request.method == "PUT", request.path
-        update = msgspec.json.decode(request.body or b"")
-        conditions = update["status"]["conditions"]
+        assert request.method == "PATCH", request.path
+        patch = msgspec.json.decode(request.body or b"")
+        conditions = patch["status"]["conditions"]
         self.messages += [c["message"] for c in conditions if c["type"] == "QuotaReserved"]
         await asyncio.sleep(self.seconds)
         version = str(1 + len(self.messages))

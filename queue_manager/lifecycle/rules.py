@@ -25,7 +25,7 @@ from functools import partial
 
 from job_controller.times import later
 from queue_manager.api import condition_types, event_reasons, keys, messages, policy_values, reasons
-from queue_manager.api.types import Workload, stops
+from queue_manager.api.types import Condition, Workload, stops
 from queue_manager.lifecycle import admission_checks, clock_set_back, pods_ready_timeout, transitions
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
@@ -288,7 +288,7 @@ def _update_reason(draft: Draft, context: WorkloadContext) -> None:
         return
     why = blocker(draft.workload, context)
     if why is None and reserved is not None:
-        why = _reason_after_blocker(reserved.reason, context)
+        why = _reason_after_blocker(reserved, context)
     if why is not None:
         transitions.block(draft, why.reason, why.message)
     elif reserved is not None and draft.is_true(condition_types.ADMITTED):
@@ -310,15 +310,20 @@ def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
     return None
 
 
-def _reason_after_blocker(reason: str, context: WorkloadContext) -> PendingReason | None:
+def _reason_after_blocker(reserved: Condition, context: WorkloadContext) -> PendingReason | None:
     """The reason that replaces one that no longer holds, until the scheduler gives another; None: it still holds."""
-    if reason in _BY_SCHEDULER and (context.bypassed is None or context.bypassed.reason == reason):
+    if reserved.reason in _BY_SCHEDULER and (context.bypassed is None or _follows(reserved, context.bypassed)):
         return None
-    if reason == reasons.MISCONFIGURED and context.error:
+    if reserved.reason == reasons.MISCONFIGURED and context.error:
         return None  # written by the scheduler, and still true
     if context.bypassed is not None:
         return PendingReason(context.bypassed.reason, messages.EQUIVALENT_MESSAGE)
     return PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
+
+
+def _follows(reserved: Condition, refused: PendingReason) -> bool:
+    """Whether the condition has the reason of an equal Workload, and no numbers of its own that nobody corrects."""
+    return (reserved.reason, reserved.message) == (refused.reason, messages.EQUIVALENT_MESSAGE)
 
 
 def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:

@@ -35,7 +35,19 @@ class Refusal(NamedTuple):
 class EqualWorkloads:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("demands", "heap", "is_parked", "key", "live", "pod_sets", "reason", "refusal", "shape", "turn")
+    __slots__ = (
+        "demands",
+        "heap",
+        "is_parked",
+        "key",
+        "live",
+        "pod_sets",
+        "reason",
+        "refusal",
+        "refused_last",
+        "shape",
+        "turn",
+    )
 
     def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
@@ -45,6 +57,7 @@ class EqualWorkloads:
         self.is_parked = False
         self.refusal: Refusal | None = None  # while it is parked, and as long as only the quota in use has changed
         self.reason = ""  # of the last refusal
+        self.refused_last: Key | None = None  # its Workload
         self.turn = 0  # of the refused Workload
         self.demands: dict[FlavorResource, int] = {}  # by which it is found in `ParkedShapes`
 

@@ -26,7 +26,8 @@ class ParkedShapes:
     def add(self, shape: EqualWorkloads, refusal: Refusal) -> None:
         """Park a shape, or replace its refusal."""
         self.forget(shape)
-        shape.is_parked, shape.refusal, shape.reason = True, refusal, refusal.why.reason
+        shape.is_parked, shape.refusal = True, refusal
+        shape.reason, shape.refused_last = refusal.why.reason, refusal.info.key
         shape.turn = turn_of(refusal.info.uid)
         self._turns.setdefault(shape.turn, {})[shape.key] = shape
         if refusal.demands is None:

@@ -134,7 +134,7 @@ class PendingWorkloads:
         return refusal.why if refusal is not None and refusal.info.key == key else self._refused.get(key)
 
     def take_reclassified(self) -> list[Key]:
-        """The Workloads whose `bypassed` has another reason since this was asked before."""
+        """The Workloads whose `bypassed` has another reason since this was asked before, or that have a refusal now."""
         taken, self._reclassified = self._reclassified, []
         return taken
 
@@ -371,8 +371,11 @@ class PendingWorkloads:
     def _park(self, shape: EqualWorkloads, refusal: Refusal) -> None:
         if not shape.is_parked:
             self._parked_workloads += len(shape.live)
+        former = shape.refused_last
         if shape.reason not in ("", refusal.why.reason):
             self._reclassified += shape.live
+        elif former is not None and former != refusal.info.key and former in shape.live:
+            self._reclassified.append(former)  # its message is not brought up to date any more
         self._parked.add(shape, refusal)
 
     def usage_changed(self) -> None:

@@ -388,7 +388,7 @@ class Queues:
         return pending.refusal(key) if pending is not None else None
 
     def take_reclassified(self) -> list[Key]:
-        """The Workloads whose `bypassed` has another reason since this was asked before."""
+        """See `PendingWorkloads.take_reclassified`."""
         taken, self._reclassified = self._reclassified, []
         return taken
 

@@ -250,25 +250,29 @@ class QuotaCache:
     def quota_taken(self, cluster_queue: str) -> None:
         """After an admission or preemption: bring the messages of those that stay refused up to date, likewise."""
         queue = self.state.queues.get(cluster_queue)
-        if queue is not None and not self._settings.tries_all:
+        if queue is not None:
             self._taken_from.add(queue.node.root)
             self._refresh_later()
 
     def _refresh_later(self) -> None:
         if self._refresh_timer is None and (self._stale or self._taken_from):
-            loop = asyncio.get_running_loop()
-            self._refresh_timer = loop.call_later(self._stale.turn_seconds, self._refresh)
+            wait = self._settings.pending_reason_period if self._settings.tries_all else self._stale.turn_seconds
+            self._refresh_timer = asyncio.get_running_loop().call_later(wait, self._refresh)
 
     def _refresh(self) -> None:
         """Try the refused Workloads again whose messages are due, if the quota in use has changed."""
         self._refresh_timer = None
         around = (node.name for root in self._taken_from for node in root.below() if not node.is_cohort)
-        self._stale.add([name for name in around if self.queues.has_refused(name)], self._time())
+        refused = [name for name in around if self.queues.has_refused(name)]
         self._taken_from.clear()
-        cluster_queues, turns = self._stale.take(self._time())
-        for name in cluster_queues:
-            self.queues.refresh(name, turns)
-        if cluster_queues:
+        if self._settings.tries_all:
+            self.queues.requeue_inadmissible(refused, self._clock.now(), preemptors=False)
+        else:
+            self._stale.add(refused, self._time())
+            refused, turns = self._stale.take(self._time())
+            for name in refused:
+                self.queues.refresh(name, turns)
+        if refused:
             self.changed.set()
         self._refresh_later()
 

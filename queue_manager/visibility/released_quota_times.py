@@ -24,8 +24,8 @@ UNDECLARED = "not known: not all that hold the quota declare a maximum execution
 ANOTHERS_JOB = "a Job of another namespace"
 TAKEN = "unless Workloads before this one take it"
 DELAYED = (  # of a promised start
-    "plus the time that pods take to stop, unless a Workload that is ordered before it comes, or another ClusterQueue "
-    "of the cohort takes its own quota"
+    "plus the time that pods take to stop, unless a Workload that is ordered before it comes or, in a cohort, another "
+    "ClusterQueue takes its own quota"
 )
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from queue_manager.api.keys import ADMISSION_GATED_BY, DEACTIVATED_FOR
-from queue_manager.api.messages import UNSATISFIED_CHECKS_MESSAGE
+from queue_manager.api.messages import EQUIVALENT_MESSAGE, UNSATISFIED_CHECKS_MESSAGE
 from queue_manager.api.reasons import UNSATISFIED_CHECKS
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.status_draft import Draft
@@ -85,9 +85,15 @@ def test_a_workload_equal_to_a_refused_one_has_its_reason():
 
 
 def test_a_workload_that_is_passed_over_follows_the_reason_of_the_refusal():
-    w = make([condition("QuotaReserved", "False", "WaitingForQuota", "full")])
-    assert isinstance(step(w, replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "fuller"))), Idle)
+    w = make([condition("QuotaReserved", "False", "WaitingForQuota", EQUIVALENT_MESSAGE)])
+    assert isinstance(step(w, replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
     assert outcome(w, replace(CONTEXT, bypassed=PendingReason("ExceedsMaxQuota", "small")))[0] == "ExceedsMaxQuota"
+
+
+def test_the_numbers_of_an_earlier_refusal_do_not_stay_when_an_equal_one_is_refused():
+    w = make([condition("QuotaReserved", "False", "WaitingForQuota", "1 more needed")])
+    context = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "2 more needed"))
+    assert outcome(w, context) == ("WaitingForQuota", EQUIVALENT_MESSAGE)
 
 
 def test_a_fresh_workload_equal_to_a_parked_one_gets_its_reason_after_a_period():

@@ -322,7 +322,7 @@ def _reason_after_blocker(reserved: Condition, context: WorkloadContext) -> Pend
 
 
 def _follows(reserved: Condition, refused: PendingReason) -> bool:
-    """Whether the condition has the reason of an equal Workload, and no numbers of its own that nobody corrects."""
+    """Whether the condition has the reason of an equal Workload, and no numbers of its own, which could be outdated."""
     return (reserved.reason, reserved.message) == (refused.reason, messages.EQUIVALENT_MESSAGE)
 
 

@@ -312,13 +312,16 @@ def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
 
 def _reason_after_blocker(reserved: Condition, context: WorkloadContext) -> PendingReason | None:
     """The reason that replaces one that no longer holds, until the scheduler gives another; None: it still holds."""
+    evaluated_later = PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
+    if reserved.reason == reasons.WAITING_FOR_QUOTA and context.behind_head:
+        return evaluated_later  # however much quota is free
     if reserved.reason in _BY_SCHEDULER and (context.bypassed is None or _follows(reserved, context.bypassed)):
         return None
     if reserved.reason == reasons.MISCONFIGURED and context.error:
         return None  # written by the scheduler, and still true
     if context.bypassed is not None:
         return PendingReason(context.bypassed.reason, messages.EQUIVALENT_MESSAGE)
-    return PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
+    return evaluated_later
 
 
 def _follows(reserved: Condition, refused: PendingReason) -> bool:

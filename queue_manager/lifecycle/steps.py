@@ -25,6 +25,7 @@ class WorkloadContext:
     cluster_queue_stop: str = policy_values.STOP_NONE
     error: str = ""  # why its spec can never be admitted
     bypassed: PendingReason | None = None
+    behind_head: bool = False  # in a StrictFIFO queue, of one that was refused
     urgent_writes_wait: bool = False  # then a reason that can wait is not written
     checks: tuple[str, ...] = ()  # required admission checks
     cluster_queue_terminating: bool = False

@@ -73,6 +73,7 @@ class PendingWorkloads:
         self._parked_workloads = 0  # how many are in parked shapes
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self._blocked_because: PendingReason | None = None  # why it was refused
+        self._blocked_last: Key | None = None  # the last head that was refused
         self._is_blocked_by_preemptor = False
         self._leader: Key | None = None  # StrictFIFO, past usage: first until a higher priority comes, see `_first`
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
@@ -124,6 +125,10 @@ class PendingWorkloads:
         refusal = shape.parked_for if shape is not None else None
         return refusal.why if refusal is not None and refusal.info.key != key else None
 
+    def is_behind(self, key: Key) -> bool:
+        """Whether another Workload, which was refused, blocks this one in a StrictFIFO queue."""
+        return self.blocked_by not in (None, key)
+
     def refusal(self, key: Key) -> PendingReason | None:
         """Why this Workload was refused, if nothing has changed since then. None for one that waits for victims."""
         if key == self.blocked_by:
@@ -134,7 +139,7 @@ class PendingWorkloads:
         return refusal.why if refusal is not None and refusal.info.key == key else self._refused.get(key)
 
     def take_reclassified(self) -> list[Key]:
-        """The Workloads whose `bypassed` has another reason since this was asked before, or that have a refusal now."""
+        """The Workloads whose `bypassed` or `is_behind` is another since this was asked before, also some others."""
         taken, self._reclassified = self._reclassified, []
         return taken
 
@@ -355,6 +360,9 @@ class PendingWorkloads:
             self._refused[key] = why
         elif self.strategy == STRICT_FIFO:
             self._withhold((key, withheld) if withheld is not None else None)
+            if self._blocked_last not in (None, key):
+                self._reclassified += {self._blocked_last} & self._where.keys()
+            self._blocked_last = key
             self.blocked_by, self._blocked_because, self.never = key, why, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
             self._leader = key if self._is_blocked_by_preemptor else None

@@ -381,6 +381,12 @@ class Queues:
         pending = self._pending(queue) if queue is not None else None
         return pending.bypassed(key) if pending is not None else None
 
+    def is_behind(self, key: Key) -> bool:
+        """See `PendingWorkloads.is_behind`."""
+        queue = self._queue_of.get(key)
+        pending = self._pending(queue) if queue is not None else None
+        return pending is not None and pending.is_behind(key)
+
     def refusal(self, key: Key) -> PendingReason | None:
         """Why this Workload was refused, if nothing has changed since then: see PendingWorkloads.refusal."""
         queue = self._queue_of.get(key)

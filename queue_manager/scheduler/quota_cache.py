@@ -303,6 +303,7 @@ class QuotaCache:
             cluster_queue_stop=cluster.queue.spec.stop_policy if cluster is not None else "",
             error=error,
             bypassed=self.queues.bypassed(workload.metadata.key),
+            behind_head=self.queues.is_behind(workload.metadata.key),
         )
 
     def workloads_of(self, queues: Iterable[Key]) -> list[Key]:

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES
-from queue_manager.api.messages import EQUIVALENT_MESSAGE
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.messages import EQUIVALENT_MESSAGE, PENDING_EVALUATION_MESSAGE
 from queue_manager.simulation.virtual_time import run_virtual
-from tests.local.queue.cluster import API, Cluster, cluster
+from tests.local.queue.cluster import API, NS, Cluster, cluster
 
 PASSED_OVER = ("second", "third")
 NEEDS = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, {} more needed"
@@ -76,5 +76,29 @@ def test_numbers_follow_what_others_take(config: str) -> None:
                 answer = ("False", "WaitingForQuota", NEEDS.format(needed))
                 await c.until(lambda answer=answer: c.condition("refused", "QuotaReserved"), answer, 12)
                 await c.submit(f"small-{needed}")
+
+    run_virtual(scenario())
+
+
+def test_an_overtaken_head_of_a_strictfifo_queue_does_not_lack_quota() -> None:
+    """All is free, and `first`, refused before, waits for `huge`, which never fits."""
+
+    async def scenario() -> None:
+        async with cluster("pendingReasonPeriod: 5s\n") as c:
+            await c.queues("4", queueingStrategy="StrictFIFO")
+            await c.create(WORKLOAD_PRIORITY_CLASSES, HIGH)
+            await c.submit("running", cpu="4")
+            await c.until(c.running, ["running"])
+            await c.submit("first")
+            refused = ("False", "WaitingForQuota", NEEDS.format(1))
+            await c.until(lambda: c.condition("first", "QuotaReserved"), refused, 10)
+            await c.submit("huge", cpu="9", labels={"kueue.x-k8s.io/priority-class": "high"})
+            behind = ("False", "PendingEvaluation", PENDING_EVALUATION_MESSAGE)
+            await c.until(lambda: c.condition("first", "QuotaReserved"), behind, 10)
+            await c.client.delete(JOBS, NS, "running", propagation="Background")
+            await asyncio.sleep(20)
+            assert await c.condition("first", "QuotaReserved") == behind
+            await c.client.delete(JOBS, NS, "huge", propagation="Background")
+            await c.until(c.running, ["first"])
 
     run_virtual(scenario())

@@ -182,6 +182,11 @@ def test_b01_a_workload_that_is_passed_over_says_why_it_waits() -> None:
     assert only_adds_the_reason_of_a_bypassed_workload("b01")
 
 
+def test_b02_an_overtaken_head_does_not_say_that_it_lacks_quota() -> None:
+    said = [reason for status, reason in reasons(played(load("b02")), "old", "QuotaReserved") if status == "False"]
+    assert said == ["WaitingForQuota", "PendingEvaluation", "WaitingForQuota"]
+
+
 def test_b03_the_numbers_of_a_refusal_follow_the_quota_that_another_takes() -> None:
     said = course_of(played(load("b03")), "big", "cond.QuotaReserved")
     assert [message.rpartition(", ")[2] for *_, message in said[:2]] == ["1 more needed", "2 more needed"]

@@ -12,7 +12,7 @@ from tests.local.queue import test_better_than_kueue, test_faster_than_kueue
 from tests.local.queue.replay import TRACES, differences, load
 
 BETTER = (
-    *("b01", "b03", "b07", "d01", "d07", "d11", "e01", "f05", "g02", "g16", "h08", "i07", "i13", "i14", "i15"),
+    *("b01", "b02", "b03", "b07", "d01", "d07", "d11", "e01", "f05", "g02", "g16", "h08", "i07", "i13", "i14", "i15"),
     *("m01", "m02", "m05", "m07", "x02", "x08", "x09", "x12", "x13", "x22", "x25", "x26", "x23", "x27"),
 )
 FASTER = ("c04", "c05", "c06", "c07")

@@ -90,6 +90,14 @@ def test_a_workload_that_is_passed_over_follows_the_reason_of_the_refusal():
     assert outcome(w, replace(CONTEXT, bypassed=PendingReason("ExceedsMaxQuota", "small")))[0] == "ExceedsMaxQuota"
 
 
+@pytest.mark.parametrize(
+    ("reason", "becomes"), [("WaitingForQuota", "PendingEvaluation"), ("ExceedsMaxQuota", None)], ids=str
+)
+def test_an_overtaken_head_of_a_strictfifo_queue_waits_for_its_next_try(reason, becomes):
+    w, context = make([condition("QuotaReserved", "False", reason, "full")]), replace(CONTEXT, behind_head=True)
+    assert (outcome(w, context)[0] if becomes else isinstance(step(w, context), Idle)) == (becomes or True)
+
+
 def test_the_numbers_of_an_earlier_refusal_do_not_stay_when_an_equal_one_is_refused():
     w = make([condition("QuotaReserved", "False", "WaitingForQuota", "1 more needed")])
     context = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "2 more needed"))

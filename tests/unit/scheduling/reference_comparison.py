@@ -189,21 +189,24 @@ def assignment_differs(found: Assignment, expected: cycles.Assigned) -> str:
 
 
 def numbers_of_pods_differ(world: World) -> str:
-    """For each head of which one pod suffices: a search of all numbers of pods, from the largest, finds no more."""
+    """For each head of which one pod suffices: it gets what a head of so many pods gets, and one pod more is too much.
+
+    A larger number may do all the same, since preemptions are not monotone in what is needed.
+    """
     state, kept = state_of(world), {each.uid for each in world.kept}
     for head in world.heads:
         queue, info = state.queues[head.queue], info_of(head)
         if head.uid in kept:  # it gets no more than planned
             continue
         with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue)):
-            tries = (nominate(state, planned, queue, with_pods(info, pods), T0) for pods in range(PODS, 0, -1))
-            largest = next((found for found in tries if found.is_possible), None)
             found = nominate(state, planned, queue, with_pods(info, PODS, fewest=1), T0)
-        some = largest if largest is not None and found.is_possible else found
-        text = expect("possible", found.is_possible, largest is not None)
-        text = text or expect("usage", found.assignment.usage, some.assignment.usage)
-        if text := text or expect("victims", found.victims, some.victims):
-            return f"{head.uid} with fewer pods: {text}"
+            pods = found.assignment.pod_sets[0].count if found.is_possible else 0
+            alike = nominate(state, planned, queue, with_pods(info, pods), T0) if pods else found
+            more = nominate(state, planned, queue, with_pods(info, pods + 1), T0)
+        text = expect("usage", found.assignment.usage, alike.assignment.usage)
+        text = text or expect("victims", found.victims, alike.victims)
+        if text := text or expect("one pod more", more.is_possible and pods < PODS, False):
+            return f"{head.uid} with {pods} pods: {text}"
     return ""
 
 

@@ -5,7 +5,7 @@ that hold quota, and a head per ClusterQueue; half of them are the World after a
 Compared are all quotas, usages and shares; victims with their reasons, for arbitrary flavors; flavors, mode and
 borrow level of each head; the outcome of each head in a whole cycle. Of victims it is tried, too, that no part of them
 would do, and if there are none that no other candidates would have done; of heads with fewer pods than they want, that
-no larger number would do.
+one more would not do.
 
 The same 10 000 Worlds each time; `make compare-scheduling N=10000 SEED=1` compares others.
 """

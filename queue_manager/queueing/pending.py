@@ -83,7 +83,7 @@ class PendingWorkloads:
         self._withheld: tuple[Key, Nomination] | None = None  # with its quota
         self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
         self.has_left_head = False  # the head that may have kept others back is gone, or another one
-        self._reclassified: list[Key] = []  # those whose shape was refused for another reason than before
+        self._reclassified: list[Key] = []  # see `take_reclassified`
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
@@ -139,7 +139,9 @@ class PendingWorkloads:
         return refusal.why if refusal is not None and refusal.info.key == key else self._refused.get(key)
 
     def take_reclassified(self) -> list[Key]:
-        """The Workloads whose `bypassed` or `is_behind` is another since this was asked before, also some others."""
+        """Since this was asked before: the Workloads whose `bypassed` has another reason, and those that were refused
+        themselves and for which another one is refused now, an equal one or the head of a StrictFIFO queue.
+        """
         taken, self._reclassified = self._reclassified, []
         return taken
 
@@ -360,9 +362,9 @@ class PendingWorkloads:
             self._refused[key] = why
         elif self.strategy == STRICT_FIFO:
             self._withhold((key, withheld) if withheld is not None else None)
-            if self._blocked_last not in (None, key):
-                self._reclassified += {self._blocked_last} & self._where.keys()
-            self._blocked_last = key
+            former, self._blocked_last = self._blocked_last, key
+            if former is not None and former != key and former in self._where:
+                self._reclassified.append(former)
             self.blocked_by, self._blocked_because, self.never = key, why, why if never else None
             self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
             self._leader = key if self._is_blocked_by_preemptor else None

@@ -377,21 +377,23 @@ class Queues:
 
     def bypassed(self, key: Key) -> PendingReason | None:
         """The refusal for which an equivalent Workload was parked, and this one with it; None if it is not parked."""
-        queue = self._queue_of.get(key)
-        pending = self._pending(queue) if queue is not None else None
+        pending = self._pending_with(key)
         return pending.bypassed(key) if pending is not None else None
 
     def is_behind(self, key: Key) -> bool:
         """See `PendingWorkloads.is_behind`."""
-        queue = self._queue_of.get(key)
-        pending = self._pending(queue) if queue is not None else None
+        pending = self._pending_with(key)
         return pending is not None and pending.is_behind(key)
 
     def refusal(self, key: Key) -> PendingReason | None:
         """Why this Workload was refused, if nothing has changed since then: see PendingWorkloads.refusal."""
-        queue = self._queue_of.get(key)
-        pending = self._pending(queue) if queue is not None else None
+        pending = self._pending_with(key)
         return pending.refusal(key) if pending is not None else None
+
+    def _pending_with(self, key: Key) -> PendingWorkloads | None:
+        """The pending Workloads of the ClusterQueue of this one; None if it is not pending in one that exists."""
+        queue = self._queue_of.get(key)
+        return self._pending(queue) if queue is not None else None
 
     def take_reclassified(self) -> list[Key]:
         """See `PendingWorkloads.take_reclassified`."""

@@ -263,16 +263,16 @@ class QuotaCache:
         """Try the refused Workloads again whose messages are due, if the quota in use has changed."""
         self._refresh_timer = None
         around = (node.name for root in self._taken_from for node in root.below() if not node.is_cohort)
-        refused = [name for name in around if self.queues.has_refused(name)]
+        cluster_queues = [name for name in around if self.queues.has_refused(name)]
         self._taken_from.clear()
         if self._settings.tries_all:
-            self.queues.requeue_inadmissible(refused, self._clock.now(), preemptors=False)
+            self.queues.requeue_inadmissible(cluster_queues, self._clock.now(), preemptors=False)
         else:
-            self._stale.add(refused, self._time())
-            refused, turns = self._stale.take(self._time())
-            for name in refused:
+            self._stale.add(cluster_queues, self._time())
+            cluster_queues, turns = self._stale.take(self._time())
+            for name in cluster_queues:
                 self.queues.refresh(name, turns)
-        if refused:
+        if cluster_queues:
             self.changed.set()
         self._refresh_later()
 

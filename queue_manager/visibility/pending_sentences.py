@@ -34,7 +34,8 @@ LESS_REQUESTED = "it requests"
 _OF_QUOTA = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA)
 ORDERED_BEFORE = "which is ordered before it"
 PROTECTION_ENDS = "the minimum runtime that protects a running Workload ends"
-OF_AUTHOR = (LESS_REQUESTED, "it does not request")  # how a change of the Job itself begins
+FEWER_PODS = f"its annotation {keys.MIN_PARALLELISM} is"
+OF_AUTHOR = (LESS_REQUESTED, FEWER_PODS, "it does not request")  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
     reasons.WAITING_FOR_PREEMPTED: "Other Workloads are being stopped to make room for it.",
@@ -183,7 +184,17 @@ def _exceeds(found: Judgement) -> Text:
         return sentence_of(f"{queue} can never use that much: {found.message}"), (f"{LESS_REQUESTED} less", *changes)
     most = _joined(f"{_amount(row, row.limit)} of flavor {row.flavor}" for row in over)
     less = f"{LESS_REQUESTED} at most {most} (delete it, and submit it again)"
-    return f"{_requests(found, over)}, and {queue} can never use more than {most}.", (less, *changes)
+    changes = (less, *_with_fewer_pods(found, over), *changes)
+    return f"{_requests(found, over)}, and {queue} can never use more than {most}.", changes
+
+
+def _with_fewer_pods(found: Judgement, over: Sequence[FlavorEvidence]) -> list[str]:
+    """The minimum of a partial admission with which it could start; none without one, or if no pod fits."""
+    if found.evidence is None or found.evidence.pods is None or _has_several_pod_sets(found):
+        return []
+    pods, _ = found.evidence.pods
+    fitting = min(row.limit * pods // row.requested for row in over)
+    return [f"{FEWER_PODS} at most {fitting}"] if fitting else []
 
 
 def _no_flavor(found: Judgement) -> Text:

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 
 from job_controller.conditions import finished
 from job_controller.model import Job, Key, Pod
-from queue_manager.api import keys
+from queue_manager.api import keys, policy_values
 from queue_manager.api.condition_types import QUOTA_RESERVED
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.unscheduled import unschedulable
+from queue_manager.lifecycle.workload_settings import settings_of
+from queue_manager.scheduling.queue_order import Rank, queue_time, rank
 from queue_manager.visibility.awaited_node import awaits_node
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
@@ -31,6 +33,7 @@ from queue_manager.visibility.obstacles import (
     missing_pod_class,
     obstacle,
     own_obstacle,
+    selects_namespace,
 )
 from queue_manager.visibility.reason_codes import NO_MATCHING_NODE
 from queue_manager.visibility.resubmission import resubmission
@@ -46,20 +49,58 @@ TRANSIENT = frozenset({CORDONED_NODES, UNPLACED_PODS})  # a pod may be placed a 
 
 
 def never_starting(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Pending Jobs that their queue can never admit as they are, by queue and remedy."""
-    groups: dict[tuple[str, str], list[tuple[Key, str]]] = defaultdict(list)
+    """Pending Jobs that their queue can never admit as they are, by queue and remedy. The example is the one for which
+    others wait, if there is one.
+    """
+    behind = _behind_first(snapshot)
+    groups: dict[tuple[str, str], list[tuple[int, Key, str]]] = defaultdict(list)
     for job, of, found in _never_admitted(snapshot):
-        groups[of, found.remedy].append((job.metadata.key, found.text.partition(": ")[2]))
+        key = job.metadata.key
+        groups[of, found.remedy].append((-behind.get(key, 0), key, found.text.partition(": ")[2]))
     for (of, remedy), jobs in sorted(groups.items()):
-        first, why = min(jobs)
+        minus_others, first, why = min(jobs)
         one = f"Job {first} of {of} can never start"
         which = one if len(jobs) == 1 else f"{len(jobs)} Jobs of {of} can never start, such as {first}"
         yield warning(
             NEVER_STARTS,
             f"job/{first.name} -n {first.namespace}",
-            f"{which}: {why}; {remedy}.",
+            f"{which}: {why}; {remedy}.{_wait_behind(first, -minus_others)}",
             f"sluice explain {first}; sluice cancel {first}",
         )
+
+
+def _behind_first(snapshot: ClusterSnapshot) -> dict[Key, int]:
+    """The first Job of each StrictFIFO ClusterQueue, and how many wait behind it.
+
+    Not with admission fair sharing, which orders by past usage; nor without the configuration, which may order by
+    creation alone.
+    """
+    if snapshot.config is None:
+        return {}
+    queues, timestamp = _queues(snapshot), settings_of(snapshot.config).timestamp
+    lines: dict[str, list[tuple[Rank, Key]]] = defaultdict(list)
+    for job, workload in _pending(snapshot):
+        local, above = queues.of(workload.local_queue)
+        if above is None or not _blocks(above) or _stopped(local, above) is not None:
+            continue
+        is_selected = selects_namespace(above, job.metadata.namespace, snapshot.namespaces)
+        if is_selected and keys.ADMISSION_GATED_BY not in workload.metadata.annotations:
+            place = rank(workload, queue_time(workload, timestamp))
+            lines[above.metadata.name].append((place, job.metadata.key))
+    return {min(line)[1]: len(line) - 1 for line in lines.values()}
+
+
+def _blocks(queue: ClusterQueue) -> bool:
+    """Whether the order by priority and time decides which Workload is first, and this one blocks the others."""
+    is_strict = queue.spec.queueing_strategy == policy_values.STRICT_FIFO and queue.spec.admission_scope is None
+    return is_strict and queue.metadata.annotations.get(keys.PASS_BY) != "true"
+
+
+def _wait_behind(first: Key, others: int) -> str:
+    if not others:
+        return ""
+    wait = "1 Job waits" if others == 1 else f"{others} Jobs wait"
+    return f" {wait} behind {first}, since its queue is StrictFIFO."
 
 
 def _never_admitted(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, str, Obstacle]]:

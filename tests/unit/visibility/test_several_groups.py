@@ -95,3 +95,8 @@ def test_with_partial_admission_the_fewest_pods_decide() -> None:
     assert waits.changes[0] == "running Workloads release 1 cpu of flavor f"
     assert never.code == "NEVER/ExceedsMaxQuota"
     assert never.sentence.startswith("It requests 5 cpu for 5 of its 8 pods, and ClusterQueue cq can never use more")
+    assert never.changes == [
+        "it requests at most 4 cpu of flavor f (delete it, and submit it again)",
+        "its annotation kueue.x-k8s.io/job-min-parallelism is at most 4",
+        "an admin raises the quota of ClusterQueue cq",
+    ]

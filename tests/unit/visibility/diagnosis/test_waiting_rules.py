@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,9 @@ import msgspec
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.api.keys import LOCAL_NODE, PRIORITY_CLASS
+from queue_manager.api.keys import ADMISSION_GATED_BY, LOCAL_NODE, PASS_BY, PRIORITY_CLASS
+from queue_manager.api.types import Workload
+from queue_manager.configuration import KueueConfig
 from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
@@ -90,6 +93,64 @@ def test_a_job_that_never_fits_is_named_with_its_cause() -> None:
 def test_many_jobs_that_never_fit_are_one_finding() -> None:
     _, _, _, sentence, _ = found(**pending("b", "a", "c", **HUGE))
     assert sentence.startswith("3 Jobs of ClusterQueue cq can never start, such as default/a: asks 64 cpu")
+
+
+def strict(*, priority: int = -1, annotations: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """Job huge of a StrictFIFO queue, before or behind Jobs a and b, which have the priority."""
+    queue = cluster_queue(**{"namespaceSelector": {}, "queueingStrategy": "StrictFIFO", **spec})
+    queue.metadata.annotations.update(annotations or {})
+    huge, small = pending("huge", **HUGE), pending("a", "b")
+    return {
+        "cluster_queues": [queue],
+        "config": KueueConfig(),
+        "jobs": [*small["jobs"], *huge["jobs"]],
+        "workloads": [*(with_priority(each, priority) for each in small["workloads"]), *huge["workloads"]],
+    }
+
+
+def with_priority(its: Workload, priority: int) -> Workload:
+    return msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, priority=priority))
+
+
+def test_a_job_that_never_fits_is_named_with_those_that_it_blocks() -> None:
+    """The example is the one that blocks, although another one is first by name."""
+    objects = strict()
+    never = pending("a2", **HUGE)
+    objects["jobs"] += never["jobs"]
+    objects["workloads"] += [with_priority(each, -2) for each in never["workloads"]]
+    _, _, place, sentence, command = found(**objects)
+    assert (place, command) == ("job/huge -n default", "sluice explain default/huge; sluice cancel default/huge")
+    assert sentence.startswith("2 Jobs of ClusterQueue cq can never start, such as default/huge: asks 64 cpu")
+    assert sentence.endswith(". 3 Jobs wait behind default/huge, since its queue is StrictFIFO.")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"queueingStrategy": "BestEffortFIFO"},
+        {"annotations": {PASS_BY: "true"}},
+        {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}},
+    ],
+)
+def test_a_job_that_never_fits_blocks_no_others_where_they_may_pass_it(change: dict[str, Any]) -> None:
+    assert "behind" not in found(**strict(**change))[3]
+
+
+def test_a_job_that_never_fits_blocks_no_others_if_it_is_not_the_first_one() -> None:
+    assert "behind" not in found(**strict(priority=1))[3]
+
+
+def test_a_job_that_its_queue_does_not_select_blocks_no_others() -> None:
+    objects = strict(namespaceSelector={"matchLabels": {"team": "a"}})
+    problems = examine(replace(OPEN, namespaces={"default": {"team": "b"}}, **objects))
+    assert [problem.code for problem in problems] == ["NeverStarts"]
+    assert "behind" not in problems[0].sentence
+
+
+def test_a_job_that_is_gated_blocks_no_others() -> None:
+    objects = strict()
+    objects["workloads"][-1].metadata.annotations[ADMISSION_GATED_BY] = "quota-check"
+    assert "behind" not in found(**objects)[3]
 
 
 def test_a_job_of_a_queue_that_does_not_exist_never_starts() -> None:

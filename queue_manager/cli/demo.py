@@ -131,7 +131,7 @@ async def watch(client: RestClient, console: Console) -> None:
 
 async def render(client: RestClient, rows: Sequence[JobRow]) -> Group:
     """Return the tables of queues and Jobs in the form of `sluice queues` and `sluice ps`."""
-    found, _ = await queues.queue_table(client, "default")
+    found = (await queues.queue_table(client, "default")).rows
     return Group(
         FittedTable(output.columns_of("", queues.columns(found)), found),
         Text(),

@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
     What the user may not read, so that numbers, states or quotas are not those of all, is a line on standard error.
     """
-    (rows, notes), without_manager = asyncio.run(_table_and_notice(args))
+    (rows, notes, cohorts), without_manager = asyncio.run(_table_and_notice(args))
     for note in notes:
         say(note)
     file = assets.shown(assets.samples() / "queues.yaml")
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
         columns(rows),
         rows,
         empty,
-        remainder(rows),
+        "\n".join(filter(None, (remainder(rows), *own_quotas(cohorts, rows)))),
         notice=without_manager,
         row_type=QueueRow,
         name=cluster_queue_name,
@@ -147,24 +147,41 @@ def remainder(rows: Sequence[QueueRow]) -> str:
     )
 
 
+def own_quotas(cohorts: Sequence[Cohort], rows: Sequence[QueueRow]) -> list[str]:
+    """Return a line about each Cohort above these ClusterQueues that adds a quota of its own."""
+    above = {name for row in rows for name in row.cohort_path}
+    quotas = {
+        cohort.metadata.name: [
+            f"{resource.name} {readable(resource.name, str(resource.nominal_quota))} ({flavor.name})"
+            for group in cohort.spec.resource_groups
+            for flavor in group.flavors
+            for resource in flavor.resources
+        ]
+        for cohort in cohorts
+        if cohort.metadata.name in above
+    }
+    return [f"own quota of Cohort {name}: {', '.join(quotas[name])}" for name in sorted(quotas) if quotas[name]]
+
+
 class QueueTable(NamedTuple):
-    """Rows of ClusterQueues. `notes`: what of it the user may not read."""
+    """Rows of ClusterQueues, and the Cohorts. `notes`: what of it the user may not read."""
 
     rows: list[QueueRow]
     notes: list[str]
+    cohorts: Sequence[Cohort]
 
 
 async def _table_and_notice(args: argparse.Namespace) -> tuple[QueueTable, str]:
     """Return the table, and the notice about an absent manager if Workloads wait; "" otherwise."""
     namespace = args.namespace or read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        rows, notes = await queue_table(client, namespace)
+        rows, notes, cohorts = await queue_table(client, namespace)
         if args.namespace:
             rows = rows_of_namespace(rows, args.namespace)
         if not rows:
             await check_namespace(client, args.namespace)
         waits = any(row.pending for row in rows)
-        return QueueTable(rows, notes), notice(await read_presence(client, namespace)) if waits else ""
+        return QueueTable(rows, notes, cohorts), notice(await read_presence(client, namespace)) if waits else ""
 
 
 def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow]:
@@ -203,7 +220,7 @@ async def queue_table(client: RestClient, default_ns: str) -> QueueTable:
     own = {"Workloads": all_workloads, "LocalQueues": all_local_queues}
     kinds = " and ".join(kind for kind, is_all in own.items() if not is_all)
     notes = [only_one_namespace(default_ns, "are counted", kinds)] if kinds else []
-    return QueueTable(rows, [*notes, NOT_READABLE] if cluster_queues is None and rows else notes)
+    return QueueTable(rows, [*notes, NOT_READABLE] if cluster_queues is None and rows else notes, cohorts)
 
 
 async def _client_of_manager(client: RestClient, namespace: str) -> RestClient:

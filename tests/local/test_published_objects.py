@@ -125,7 +125,7 @@ async def test_an_owner_of_a_namespace_has_the_view_of_its_manager(cluster: Clus
         assert not any("quota" in each for each in found.not_seen)
     never = await cluster.put_workload("never", 5)
     assert (await explained(cluster.owner(), never)).code == "NEVER/ExceedsMaxQuota"
-    (row,), _ = await queue_table(cluster.owner(), TEAM)
+    [row] = (await queue_table(cluster.owner(), TEAM)).rows
     assert (row.name, row.state, [quota.used for quota in row.quotas]) == ("team", "Active", ["3"])
     assert await cluster.admin.list(CLUSTER_QUEUES) == []
 
@@ -142,7 +142,7 @@ async def test_what_cannot_be_read_or_used_leaves_the_view_of_the_api_server(
     owner = cluster.owner(hidden)
     seen = await managers_view(owner, TEAM)
     assert (seen.client, seen.namespaces) == (owner, ())
-    (row,), _ = await queue_table(owner, TEAM)
+    [row] = (await queue_table(owner, TEAM)).rows
     assert row.state == "Unlisted"
 
 

@@ -73,6 +73,25 @@ def test_a_job_runs_with_the_pods_that_fit_and_gets_its_size_back(
     run(scenario())
 
 
+def test_a_pending_job_that_gets_a_lower_minimum_starts_with_that() -> None:
+    """As `explain` advises for a minimum above the quota."""
+
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues("3")
+
+            async def reason() -> str:
+                return (await c.condition("a", "QuotaReserved") or ("", ""))[1]
+
+            await c.submit("a", annotations={MIN: "4"}, parallelism=8, completions=8)
+            await c.until(reason, "ExceedsMaxQuota")
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {MIN: "3"}}})
+            await c.until(c.running, ["a"])
+            assert await size(c, "a") == (3, 8)
+
+    run(scenario())
+
+
 # --- prebuilt Workloads ------------------------------------------------------------------------------------
 
 

@@ -187,6 +187,15 @@ def test_a_quota_that_other_queues_reduce_is_explained(cpu: str, others: int, ex
     assert cells.remainder(rows) == (says if explained else "")
 
 
+def test_the_own_quota_of_a_cohort_is_named_below_the_queues_that_share_it() -> None:
+    quota = {"f": {"cpu": "4", "memory": "24105Mi"}}
+    cohorts = [cohort("team", quotas=quota), cohort("bare"), cohort("else", quotas=quota)]
+    rows = queue_rows(
+        [cluster_queue("a", cohortName="team"), cluster_queue("b", cohortName="bare")], [], [], at(0), cohorts
+    )
+    assert cells.own_quotas(cohorts, rows) == ["own quota of Cohort team: cpu 4 (f), memory 23.5Gi (f)"]
+
+
 def test_a_cluster_queue_that_does_not_exist_is_shown_with_the_queues_that_name_it() -> None:
     orphan = local_queue("orphan", cluster_queue="gone")
     waits = workload(queueName="orphan")

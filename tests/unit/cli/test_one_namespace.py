@@ -186,7 +186,7 @@ async def test_queues_says_whose_workloads_are_counted_and_what_may_not_be_read(
     user: RestClient, tmp_path: Path
 ) -> None:
     (tmp_path / "config").write_text(CONTEXT.replace("NAMESPACE", "mine"))
-    (rows, notes), _ = await queues._table_and_notice(asked(namespace=None))
+    (rows, notes, _), _ = await queues._table_and_notice(asked(namespace=None))
     assert [(row.name, row.state, row.local_queues) for row in rows] == [("cq", "Unlisted", ["mine/q"])]
     assert notes == [
         "only Workloads and LocalQueues of namespace mine are counted, since not all may be read; -n names another one",

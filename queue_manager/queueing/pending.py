@@ -204,6 +204,8 @@ class PendingWorkloads:
         self._leader = None if self._leader == key else self._leader
         if self.blocked_by == key:
             self._unblock()
+        if self._blocked_last == key:
+            self._blocked_last = self.never = None
         if self._withheld is not None and self._withheld[0] == key:
             self._withhold(None)
         if self.waiting_head is not None and self.waiting_head.key == key:
@@ -493,7 +495,7 @@ class PendingWorkloads:
                 self._push_shape(shape.key, first)
 
     def _unblock(self) -> None:
-        self.blocked_by = self.never = None
+        self.blocked_by = None
         self._is_blocked_by_preemptor = False
 
     def requeue_inadmissible(self, now: datetime, reach: Reach | None = None, *, preemptors: bool = True) -> bool:
@@ -523,7 +525,7 @@ class PendingWorkloads:
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
             self._withhold(None)
-            self._leader = None
+            self._leader = self._blocked_last = self.never = None
             preempting, self._preempting = self._preempting, Preemptors()
             for info in preempting:
                 self._enter(info)

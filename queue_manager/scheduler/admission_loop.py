@@ -201,15 +201,15 @@ class Scheduler:
     async def _write_admission(self, decision: Admit) -> None:
         info = decision.info
         workload = self._workloads.by_uid(info.uid)
-        written, retry_after = False, 0.0
+        retry_after = 0.0
         try:
             if workload is not None:
                 component = event_reasons.SCHEDULER_COMPONENT
                 latest = await self._writer.write(
                     workload, lambda draft: self._reserve(draft, decision), component, Cause.ADMISSION
                 )
-                written = reserves_quota(latest)  # False if the Workload finished in the same write
-                retry_after = 0.0 if written or self._follows_job(latest) else RETRY_SECONDS  # or once it changes
+                if not reserves_quota(latest) and not self._follows_job(latest):
+                    retry_after = RETRY_SECONDS  # or once it changes
                 self._rejections.forget(info.uid)
         except Gone:
             pass
@@ -220,7 +220,7 @@ class Scheduler:
             else:
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
+            self._quota_cache.resolve_assumption(info, retry_after)
 
     def _reserve(self, draft: Draft, decision: Admit) -> None:
         """Reserve quota, unless something on which the decision depends has changed, or the Workload was preempted.

@@ -177,6 +177,8 @@ class PendingReasons:
             self._forget_finding(info.uid)
             self._findings[info.uid] = finding
             self._write(finding, cause)
+        elif known is not None and known.timer is None:  # its turn has come, and the write is queued
+            known.info, known.transition, known.workload, known.refusal = info, transition, workload, refusal
         else:
             self._write_later(finding)
 
@@ -191,7 +193,9 @@ class PendingReasons:
         self._findings[uid] = finding
 
     def _refresh(self, uid: str) -> None:
-        self._write(self._findings.pop(uid), Cause.REASON_REFRESH)
+        finding = self._findings[uid]
+        finding.timer = None
+        self._write(finding, Cause.REASON_REFRESH)
 
     def _write(self, finding: _Finding, cause: Cause) -> None:
         info = finding.info

@@ -147,6 +147,8 @@ class Preemptions:
         released = {task.result() for task in evictions}
         if victims and not victims & state.holdings.keys() - released:
             return
+        if info.uid not in state.reservations:  # refused meanwhile, which is reported
+            return
 
         def wait(draft: Draft) -> None:
             if waits(draft.workload) and info.uid in state.reservations:

@@ -168,17 +168,18 @@ class QuotaCache:
         workload = self._workloads.by_uid(uid)
         return min_runtime(workload, self._settings.max_min_runtime) if workload is not None else None
 
-    def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
-        """End an assumption after its write. Unless `written`, free the quota and make the Workload pending again.
+    def resolve_assumption(self, info: Info, retry_after: float = 0.0) -> None:
+        """End an assumption after its write, whose response is in the cache. If the Workload holds no quota now, free
+        what was assumed; if it waits, make it pending again.
 
         Then it is not tried before `retry_after` seconds have passed, unless it changes; other Workloads may use the
         quota.
         """
-        self._assumed.discard(candidate.uid)
-        latest = self._workloads.by_uid(candidate.uid)
-        if written or (latest is not None and reserves_quota(latest)):
+        self._assumed.discard(info.uid)
+        latest = self._workloads.by_uid(info.uid)
+        if latest is not None and reserves_quota(latest):
             return
-        released = self.state.release(candidate.uid)
+        released = self.state.release(info.uid)
         if released is not None:
             charged = (released.queue, released.cluster_queue, released.usage)
             self.queues.charge(*charged, self._clock.now(), undo=True)
@@ -187,7 +188,7 @@ class QuotaCache:
         self._released(released)
         if released is not None:
             if retry_after:
-                delayed = self.queues.get(candidate.key)
+                delayed = self.queues.get(info.key)
                 asyncio.get_running_loop().call_later(
                     retry_after, self._end_retry_delay, delayed, released.cluster_queue
                 )
@@ -322,6 +323,7 @@ class QuotaCache:
                 self._released(self.state.release(old.metadata.uid))
         elif reserves_quota(new):
             self.queues.remove(new.metadata.key)
+            self._end_reservation(new.metadata.uid)  # if another process has admitted it
             self._hold(new)
         elif new.metadata.uid not in self._assumed:
             released = self.state.release(new.metadata.uid)
@@ -361,7 +363,8 @@ class QuotaCache:
         reservation = self.state.reservations.get(workload.metadata.uid)
         if waits(workload):
             found = self.read(workload)
-            if reservation is not None and reservation.info.shape != found.shape:
+            reserved = (reservation.info.queue, reservation.info.shape) if reservation is not None else None
+            if reserved != (found.queue, found.shape):
                 self._end_reservation(workload.metadata.uid)
             until = max(now + timedelta(seconds=retry_after), found.requeue_at or now)
             self.queues.put(msgspec.structs.replace(found, requeue_at=until) if retry_after else found, now)

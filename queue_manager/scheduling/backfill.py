@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from job_controller.times import LATEST, later
 from queue_manager.api import policy_values
-from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
+from queue_manager.scheduling.flavor_assignment import Assignment, GroupKey, Mode, assign, in_some_order
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.partial_admission import with_fewest_pods
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -160,7 +160,7 @@ def promise(
     ending = (h for h in _sharing(state, queue) if (h.ends_by is not None or h.evicted) and h.uid not in gone)
     running = sorted(ending, key=lambda h: _end(h, now))
     least, most, found = int(fits_later), len(running), None
-    while least <= most:  # what fits after n ends fits after more, so binary search
+    while least <= most:  # what fits after n ends fits after more; of several pod sets, in another order of flavors
         middle = (least + most) // 2
         with state.without(running[:middle]):
             assignment = _assign(state, queue, head)
@@ -234,11 +234,19 @@ class _FreeQuota:
 
 
 def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
-    """Flavors for the fewest pods with which the Workload may start."""
-    ignore = state.ignore_undeclared
+    """Flavors for the fewest pods with which the Workload may start; those of the last refusal if it does not fit."""
+    ignore, spec = state.ignore_undeclared, queue.queue.spec
     room = _FreeQuota(queue.node)
     fewest = with_fewest_pods(info)
-    return assign(fewest, queue.queue.spec, queue.node, state.flavors, room, ignore_undeclared=ignore)
+
+    def judge(starts: Mapping[GroupKey, int]) -> Assignment:
+        return assign(fewest, spec, queue.node, state.flavors, room, ignore_undeclared=ignore, starts=starts)
+
+    tried = in_some_order(fewest, spec, judge, lambda each: each)
+    found = next(tried)
+    while found.mode is not Mode.FIT and (another := next(tried, None)) is not None:
+        found = another
+    return found
 
 
 def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:

@@ -12,12 +12,12 @@ most severe reason of its groups and pod sets. Kueue: pkg/scheduler/flavorassign
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from queue_manager.api import messages, policy_values, reasons
 from queue_manager.api.types import ClusterQueueSpec, FlavorFungibility, ResourceFlavor, ResourceGroup
@@ -139,6 +139,7 @@ def _more_severe(known: str, reason: str) -> str:
 Choice = tuple[str, str]  # pod set, flavor
 GroupKey = tuple[str, str]  # pod set, first resource of a resource group
 FROM_THE_FIRST: Mapping[GroupKey, int] = MappingProxyType({})
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -247,6 +248,26 @@ def assign(
     the index of the first flavor to try, 0 if absent.
     """
     return _Assigner(queue, node, flavors, room, lost, excluded, starts, ignore_undeclared).assign(info)
+
+
+def in_some_order(
+    info: Info,
+    queue: ClusterQueueSpec,
+    judge: Callable[[Mapping[GroupKey, int]], Found],
+    assignment_of: Callable[[Found], Assignment],
+) -> Iterator[Found]:
+    """Yield what `judge` finds with flavors from the first, then, of several pod sets, from the next ones: an earlier
+    pod set may have been given the flavor that a later one needs.
+    """
+    found = judge(FROM_THE_FIRST)
+    yield found
+    groups = queue.resource_groups if len(info.pod_sets) > 1 else ()
+    for _ in range(max((len(group.flavors) for group in groups), default=0)):
+        following = assignment_of(found).following
+        if not following:
+            return
+        found = judge(following)
+        yield found
 
 
 class _Assigner:

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from queue_manager.api import reasons
 from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import (
-    FROM_THE_FIRST,
     NEEDS_PREEMPTION,
     SEVERITY,
     Assignment,
@@ -31,6 +30,7 @@ from queue_manager.scheduling.flavor_assignment import (
     GroupKey,
     Mode,
     assign,
+    in_some_order,
 )
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.partial_admission import largest_fit, with_fewest_pods
@@ -129,7 +129,8 @@ def preemptor_of(
     """The head as a preemptor that would use this amount, in the planned usage."""
     needs = frozenset(fr for fr, amount in usage.items() if amount > queue.node.available(fr))
     before = state.preempted.get(info.uid) or NO_VICTIMS
-    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before, planned.claimed)
+    claimed = planned.claimed(queue.node.root, needs)
+    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before, claimed)
 
 
 class _UnusedQuota(NamedTuple):
@@ -185,14 +186,12 @@ class _Judgement:
         """What `judge` finds with flavors from the first, or the next ones; else the refusal that says least: another
         one is not true of all flavors.
         """
-        best = found = judge(FROM_THE_FIRST)
-        groups = self.queue.queue.spec.resource_groups if len(self.info.pod_sets) > 1 else []
-        for _ in range(max((len(group.flavors) for group in groups), default=0)):
-            if found.is_possible or not found.assignment.following:
-                break
-            found = judge(found.assignment.following)
-            best = max(best, found, key=_mildness)
-        return found if found.is_possible else best
+        refused = []
+        for found in in_some_order(self.info, self.queue.queue.spec, judge, lambda each: each.assignment):
+            if found.is_possible:
+                return found
+            refused.append(found)
+        return max(refused, key=_mildness)
 
     def _with_unused_quota(self, starts: Mapping[GroupKey, int]) -> Nomination:
         return Nomination(self._assign(_UnusedQuota(self.queue.node), frozenset(), starts))

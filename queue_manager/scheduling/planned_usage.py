@@ -58,8 +58,6 @@ class PlannedUsage:
         self._by_root: dict[QuotaNode, list[Reservation]] = {}  # by root, `_claims` since the last change
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
-        # Of the planned reservations: what is claimed in each subtree, and not in use yet.
-        self.claimed: dict[QuotaNode, Amounts] = {}
         self._held: dict[str, list[tuple[QuotaNode, Usage]]] = {}  # by all victims of a planned one, as far as asked
         self._withheld: list[tuple[QuotaNode, Usage]] = []  # until the cycle ends
         self._withheld_by_blocking: list[tuple[QuotaNode, Usage]] = []  # as long as these block their StrictFIFO queues
@@ -141,6 +139,25 @@ class PlannedUsage:
         """The amount that is available now, whatever is kept for preemptors."""
         with self._present(node.path()):
             return node.available(fr)
+
+    def claimed(self, root: QuotaNode, needs: Iterable[FlavorResource]) -> dict[QuotaNode, Amounts]:
+        """Of what the tree below `root` counts: the part that is planned for preemptors, and not in use yet.
+
+        A cohort counts only what its members use above their local quota, so only that much of a claim is there.
+        """
+        claimed: dict[QuotaNode, Amounts] = {}
+        for reservation in self._planned.values():
+            node = self._state.queues[reservation.cluster_queue].node
+            for fr in needs if node.root is root else ():
+                amount = reservation.usage.get(fr, 0)
+                for each in node.path():
+                    if amount <= 0:
+                        break
+                    known = claimed.setdefault(each, {})
+                    rest = each.usage.get(fr, 0) - known.get(fr, 0)
+                    known[fr] = known.get(fr, 0) + amount
+                    amount = min(amount, rest - each.local_quota(fr))
+        return claimed
 
     def used(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The current usage."""
@@ -231,14 +248,7 @@ class PlannedUsage:
         self._victims.update(reservation.victims.keys())
         self._separate(queue.node)
         queue.node.add_all(reservation.usage)
-        self._claim(queue.node, reservation.usage, 1)
-
-    def _claim(self, node: QuotaNode, usage: Usage, sign: int) -> None:
         self._by_root.clear()
-        for each in node.path():
-            claimed = self.claimed.setdefault(each, {})
-            for fr, amount in usage.items():
-                claimed[fr] = claimed.get(fr, 0) + sign * amount
 
     def forget(self, preemptor: str) -> Reservation | None:
         """Remove what was planned for the preemptor of this UID, and return it; None if nothing was."""
@@ -248,7 +258,7 @@ class PlannedUsage:
         self._held.pop(preemptor, None)
         node = self._state.queues[reservation.cluster_queue].node
         node.remove_all(reservation.usage)
-        self._claim(node, reservation.usage, -1)
+        self._by_root.clear()
         self._victims.subtract(reservation.victims.keys())
         remaining = [uid for uid in reservation.victims if not self._victims[uid]]
         for uid in remaining:

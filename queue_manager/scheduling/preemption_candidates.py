@@ -55,7 +55,8 @@ class Preemptor(NamedTuple):
     needs: frozenset[FlavorResource]  # where quota is short
     taken_victims: AbstractSet[str] = frozenset()  # uids of other preemptors' victims; the tree is without them
     preempted: Mapping[str, int] = NO_VICTIMS  # by uid, how often by this preemptor
-    # By subtree, the part of its usage in the tree that is kept for other preemptors: nothing runs there yet.
+    # By subtree, the part of its usage in the tree that is kept for other preemptors: nothing runs there yet. Only of
+    # what is short.
     claimed: Mapping[QuotaNode, Usage] = NO_CLAIMS
 
     @property

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, NamedTuple
 
 import pytest
 
 from queue_manager.api import messages, reasons
 from queue_manager.api.api_resources import WORKLOADS
+from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.simulation.virtual_time import run_virtual
-from tests.local.queue.cluster import Cluster, cluster, versions
+from queue_manager.simulation.world import World
+from tests.local.queue.cluster import RUNS_WITHOUT_END, Cluster, cluster, versions
 from tests.local.queue.cluster import condition as condition_of
 from tests.simulation.test_fair_sharing import SHARING, add_cohort, add_queue
 
@@ -92,3 +95,45 @@ RULES = {
 
 def labels(reason: str) -> dict[str, str]:
     return {"preempting_cluster_queue": "cq", "reason": reason}
+
+
+class SlowStatuses(Relay):
+    """Answers writes of the status of Workloads `seconds` after they are done."""
+
+    seconds = 0.0
+
+    async def request(self, request: Request) -> Response:
+        response = await super().request(request)
+        if request.method == "PATCH" and "/workloads/" in request.path and request.path.endswith("/status"):
+            await asyncio.sleep(self.seconds)
+        return response
+
+
+def test_a_preemptor_that_is_overtaken_while_its_victims_are_evicted_lacks_quota(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The report of the preemption comes when all evictions are written, and the refusal before that."""
+
+    async def scenario() -> None:
+        async with World(0, lambda pod: RUNS_WITHOUT_END, wrap_transport=SlowStatuses) as world:
+            c = Cluster(world, {})
+            await c.apply_class("high", 100)
+            await c.apply_class("higher", 200)
+            await c.queues("6", preemption={"withinClusterQueue": "LowerPriority"})
+            for number in range(6):
+                await c.submit(f"victim{number}")
+            await c.until(lambda: _count(c), 6)
+            monkeypatch.setattr(SlowStatuses, "seconds", 0.5)
+            await c.submit("overtaken", cpu="6", labels=HIGH)
+            await asyncio.sleep(0.2)
+            await c.submit("first", cpu="6", labels={"kueue.x-k8s.io/priority-class": "higher"})
+            await asyncio.sleep(5)
+            reserved = await c.condition("overtaken", "QuotaReserved")
+            assert reserved is not None
+            assert reserved[:2] == ("False", reasons.WAITING_FOR_QUOTA)
+
+    run_virtual(scenario())
+
+
+async def _count(c: Cluster) -> int:
+    return len(await c.running())

@@ -108,6 +108,25 @@ def test_removing_the_blocked_one_lets_the_next_try():
     assert queue.head().key.name == "next"
 
 
+def test_a_head_that_never_fits_is_known_as_such_until_it_leaves():
+    """Also while it is tried again, so that the condition Blocked of its ClusterQueue does not come and go."""
+    queue = queue_of("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY, never=True)
+    queue.requeue_inadmissible(T0)
+    assert queue.never == WHY
+    queue.remove(pending("small").key)
+    assert queue.never == WHY
+    queue.remove(pending("big").key)
+    assert queue.never is None
+
+
+def test_no_head_never_fits_once_the_strategy_is_another_one():
+    queue = queue_of("StrictFIFO", pending("big", requests={"cpu": "9"}))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY, never=True)
+    queue.set_strategy("BestEffortFIFO", T0)
+    assert queue.never is None
+
+
 def test_switching_to_besteffort_frees_what_was_blocked():
     queue = queue_of("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)

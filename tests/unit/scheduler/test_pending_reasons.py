@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import msgspec
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from queue_manager.api import reasons
 from queue_manager.api.api_resources import WORKLOADS
+from queue_manager.api.keys import API_VERSION
 from queue_manager.api.types import Workload
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request, Response
@@ -31,16 +34,19 @@ from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from tests.simulation.stores import NoServer
 from tests.unit.queueing.builders import workload
 
+OTHERS = [f"other{number}" for number in range(6)]
+
 
 def _version(of: Workload, revision: str) -> Workload:
     return replace(of, metadata=replace(of.metadata, resource_version=revision))
 
 
 class _Statuses(NoServer):
-    """Takes status patches of one Workload."""
+    """Takes status patches of Workloads."""
 
     def __init__(self) -> None:
-        self.messages: list[str] = []  # of QuotaReserved, one per patch
+        self.messages: list[str] = []  # of QuotaReserved, one per patch of that
+        self.patches = 0
         self.seconds = 0.0  # that a patch takes
 
     async def request(self, request: Request) -> Response:
@@ -49,8 +55,10 @@ class _Statuses(NoServer):
         conditions = patch["status"]["conditions"]
         self.messages += [c["message"] for c in conditions if c["type"] == "QuotaReserved"]
         await asyncio.sleep(self.seconds)
-        version = str(1 + len(self.messages))
-        return Response(200, {}, msgspec.json.encode(_version(workload(conditions=conditions), version)))
+        self.patches += 1
+        name = request.path.removesuffix("/status").rpartition("/")[2]
+        tree = msgspec.to_builtins(_version(workload(name, conditions=conditions), str(1 + self.patches)))
+        return Response(200, {}, msgspec.json.encode({**tree, "apiVersion": API_VERSION, "kind": WORKLOADS.kind}))
 
 
 @dataclass
@@ -60,6 +68,7 @@ class _Refused:
     reasons: PendingReasons
     workload: Workload
     server: _Statuses
+    writer: WorkloadWriter
     drafts: list[str] = field(default_factory=list)
 
     def refuse(self, message: str, reason: str = reasons.WAITING_FOR_QUOTA) -> None:
@@ -80,9 +89,29 @@ async def pending(period: float = 30.0) -> AsyncIterator[_Refused]:
     writer = WorkloadWriter(runtime, settings, workloads)
     found = PendingReasons(runtime, settings, QuotaCache(runtime, settings), writer, Rejections(runtime))
     waiting = _version(workload(), "1")
-    workloads.reset([waiting], 1)
-    yield _Refused(found, waiting, server)
+    workloads.reset([waiting, *(_version(workload(name), "1") for name in OTHERS)], 1)
+    yield _Refused(found, waiting, server, writer)
     found.close()
+
+
+@asynccontextmanager
+async def urgent_writes(writer: WorkloadWriter) -> AsyncIterator[None]:
+    """The OTHERS are written without a pause, and explanations are paced as in a manager."""
+
+    async def write(name: str) -> None:
+        for number in itertools.count():
+            change = partial(_set_ready, message=str(number))
+            await writer.write(workload(name), change, "c", Cause.ADMISSION)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in (writer._pace_explanations(), *map(write, OTHERS))]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+def _set_ready(draft: Draft, *, message: str) -> None:
+    draft.set("PodsReady", "False", "WaitForStart", message)
 
 
 def test_a_repeated_refusal_replaces_the_queued_reason_without_a_draft() -> None:
@@ -155,5 +184,22 @@ def test_what_is_found_while_another_reason_is_being_written_is_written_next(mes
             w.refuse(message)
             await asyncio.sleep(1)
             assert w.server.messages == ["5 more needed", "6 more than the quota", message]
+
+    run_virtual(scenario())
+
+
+def test_beside_urgent_writes_the_newest_numbers_are_written_once_in_a_period() -> None:
+    """A refusal while the write is queued replaces its numbers. Refusals come faster than the queue has room."""
+
+    async def scenario() -> None:
+        async with pending() as w, urgent_writes(w.writer):
+            w.server.seconds = 0.05
+            for missing in range(300):
+                w.refuse(f"{missing} more needed")
+                await asyncio.sleep(0.5)
+            period = 2 * round(WorkloadSettings().pending_reason_period)  # refusals
+            written = [int(message.partition(" ")[0]) for message in w.server.messages]
+            assert len(written) >= 300 // period
+            assert all(later - earlier <= period + 10 for earlier, later in itertools.pairwise([*written, 300]))
 
     run_virtual(scenario())

@@ -7,7 +7,8 @@ from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
-from tests.unit.queueing.builders import T0, at, cluster_queue, cohort, flavor, pending
+from queue_manager.scheduling.workload_info import info
+from tests.unit.queueing.builders import T0, at, cluster_queue, cohort, flavor, pending, workload
 
 CPU = FlavorResource("default", "cpu")
 ANY = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Any"}
@@ -222,3 +223,26 @@ def test_a_head_that_can_never_fit_keeps_no_quota():
     heads = [("a", waiting("head", 11)), ("b", waiting("small", 6, created=30))]
     outcomes = {outcome.info.key.name: outcome for outcome in run_cycle(s, heads, at(60), Backfilling(RULES))}
     assert (outcomes["head"].reason, type(outcomes["small"])) == ("ExceedsMaxQuota", Admit)
+
+
+def of_pod_sets(*pod_sets):
+    """A Workload of pod sets (name, cpu, zone; "" for any)."""
+
+    def template(cpu, zone):
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        return {"spec": {"containers": [container], **({"nodeSelector": {"zone": zone}} if zone else {})}}
+
+    sets = [{"name": name, "count": 1, "template": template(cpu, zone)} for name, cpu, zone in pod_sets]
+    return info(workload("head", spec={"podSets": sets}))
+
+
+@pytest.mark.parametrize(("running", "starts"), [([], T0), ([(4, 100)], at(100))])
+def test_a_pod_set_leaves_the_flavor_that_a_later_one_needs(running, starts):
+    """The first flavor has what the second pod set needs, and would be taken by the first pod set."""
+    s = state(cluster_queue(quotas={"a": {"cpu": "4"}, "b": {"cpu": "4"}}))
+    s.flavors = {name: flavor(name, nodeLabels={"zone": name}) for name in ("a", "b")}
+    for cpu, ends in running:
+        one = pending("r")
+        usage = {FlavorResource("b", "cpu"): cpu * 1000}
+        s.hold(Holding(one.uid, one.key, "cq", one.queue, usage, admitted=True, ends_by=at(ends)))
+    assert promised(s, of_pod_sets(("first", "4", ""), ("second", "2", "a"))) == starts

@@ -178,3 +178,22 @@ def test_claims_that_matter_only_together_are_counted():
         s.reserve(Reservation(info, cluster_queue, usage, 0, {f"uid-{victims}": "InClusterQueue"}))
     outcome = try_one(s, head("late", 1, created=9)[1], "q2")
     assert (type(outcome), outcome.victims) == (Preempt, ()), "it waits for the victim of p2"
+
+
+@pytest.mark.parametrize("strategies", [(), (FINAL_SHARE,)])
+def test_what_is_kept_below_a_lending_limit_protects_no_borrower_beside_it(strategies):
+    """q1 lends nothing, so what is kept for its preemptor is no usage of cohort a, which q2 alone makes borrow."""
+    s = state()
+    s.fair_sharing = strategies
+    s.set_cohort(cohort("a", "r"))
+    alone = {"default": {"cpu": {"nominalQuota": "4", "lendingLimit": "0"}}}
+    s.set_queue(queue("q1", cohort="a", within="LowerPriority", quotas=alone))
+    s.set_queue(queue("q2", cohort="a", cpu="2"))
+    s.set_queue(queue("q3", cohort="r", reclaim="Any", cpu="4"))
+    for number in range(6):
+        run(s, f"borrows{number}", "q2")
+    run(s, "victim", "q1", cpu=4)
+    kept = try_one(s, pending("kept", requests={"cpu": "4"}, priority=10), "q1")
+    assert names(kept) == ["victim"]
+    carry_out(s, kept)
+    assert len(names(try_one(s, head("owner", 4)[1], "q3"))) == 4

@@ -100,7 +100,9 @@ async def _above(client: RestClient, local: LocalQueue) -> ClusterQueue | None:
 
 
 async def workloads_of(client: RestClient, queue: QueueTarget) -> list[Workload]:
-    """Return the Workloads that the queue's stop policy affects."""
+    """Return the Workloads that the queue's stop policy affects: of a ClusterQueue also those that hold its quota though
+    their LocalQueue was deleted, or names another one.
+    """
     if not queue.is_cluster_queue:
         workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)
         return [w for w in workloads if w.local_queue == queue.key]
@@ -109,4 +111,9 @@ async def workloads_of(client: RestClient, queue: QueueTarget) -> list[Workload]
         for local in await client.list(LOCAL_QUEUES, type=LocalQueue)
         if local.spec.cluster_queue == queue.key.name
     }
-    return [w for w in await client.list(WORKLOADS, type=Workload) if w.local_queue in local_queues]
+
+    def is_affected(workload: Workload) -> bool:
+        admission = workload.status.admission
+        return workload.local_queue in local_queues if admission is None else admission.cluster_queue == queue.key.name
+
+    return [workload for workload in await client.list(WORKLOADS, type=Workload) if is_affected(workload)]

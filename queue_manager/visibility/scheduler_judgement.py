@@ -448,9 +448,10 @@ class ClusterState:
         return outcome if never else outcomes.held_back(info, name)
 
     def _head(self, name: str, decided: Mapping[str, Outcome]) -> Key | None:
-        """The first Workload of the queue that was tried and is still pending."""
-        tried = (info.key for info in self.queues.cluster_queues[name].in_order() if info.uid in decided)
-        return next(tried, None)
+        """The Workload that blocks the queue; else the first one that was tried and is still pending."""
+        pending = self.queues.cluster_queues[name]
+        tried = (info.key for info in pending.in_order() if info.uid in decided)
+        return pending.blocked_by or next(tried, None)
 
 
 def _why_not(outcome: Outcome) -> str:

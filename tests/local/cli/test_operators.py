@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.login_name import login_name
 from queue_manager.engine.transport_protocol import Request
@@ -261,6 +261,18 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     assert "would be deactivated: its pods and logs would be deleted" in me.says("deactivate", "runs", "--dry-run")
     assert "unchanged" in me.says("release", "user-queue")
     assert me.json("show", "runs")["state"] == "Running"
+
+
+async def test_a_job_whose_local_queue_was_deleted_is_counted_before_a_drain_stops_it(
+    user: Callable[..., User],
+) -> None:
+    me = user()
+    me.submit("runs")
+    await me.until_state("runs", "Running")
+    async with me.up.client() as client:
+        await client.delete(LOCAL_QUEUES, "default", "user-queue")
+    for change in ("hold", "drain"):
+        assert "(0 pending, 1 running)" in me.says(change, "cq/cluster-queue", "--dry-run")
 
 
 @EMBEDDED

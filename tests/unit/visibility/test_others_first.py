@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from queue_manager.api import messages
+from queue_manager.api import keys, messages
 from queue_manager.api.types import RequeueHistory, Workload
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.visibility.explain_record import Explanation
@@ -101,6 +101,15 @@ def test_behind_one_that_can_never_be_admitted_the_annotation_is_named() -> None
     possible = explained(job(), waits, [workload("head"), holding("r", "4")], above=STRICT)
     assert "waits." in possible.sentence
     assert len(possible.changes) == 1
+
+
+def test_one_that_others_may_pass_is_not_the_head_that_they_wait_for() -> None:
+    passing = cluster_queue(queueingStrategy="StrictFIFO", namespaceSelector={})
+    passing.metadata.annotations[keys.PASS_BY] = "true"
+    never, big = workload("never", requests={"cpu": "9"}), workload("big", requests={"cpu": "2"}, created=10)
+    found = explained(job(), workload(created=20), [never, big, holding("r", "3")], above=passing)
+    assert found.sentence == "ClusterQueue cq is StrictFIFO, and its first Workload, default/big, waits."
+    assert found.next_command == "sluice explain default/big"
 
 
 def victim(preemptor: Workload, cpu: str) -> Workload:

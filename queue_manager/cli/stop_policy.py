@@ -100,8 +100,8 @@ async def _above(client: RestClient, local: LocalQueue) -> ClusterQueue | None:
 
 
 async def workloads_of(client: RestClient, queue: QueueTarget) -> list[Workload]:
-    """Return the Workloads that the queue's stop policy affects: of a ClusterQueue also those that hold its quota though
-    their LocalQueue was deleted, or names another one.
+    """Return the Workloads that the queue's stop policy affects: of a ClusterQueue also those that hold its quota
+    though their LocalQueue was deleted, or names another one.
     """
     if not queue.is_cluster_queue:
         workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)

@@ -1,13 +1,14 @@
 """What would let a pending Workload preempt, found by trying it with the code of the admission cycle. Pure.
 
-Each change is tried alone: one field of the policy of its ClusterQueue, the highest priority, the end of the minimum
+Each change is tried alone: one field of the policy of its ClusterQueue, a higher priority, the end of the minimum
 runtimes. A change is given only if the Workload then has victims that suffice, also beside what the first Workloads of
 StrictFIFO queues withhold (`confirmed`). The state is the same afterwards. BEHAVIOUR.md#q108-advice-about-preemption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
@@ -25,12 +26,13 @@ from queue_manager.scheduling.workload_info import Info
 class Ways(NamedTuple):
     """What would let a Workload preempt.
 
-    `policies`: (field of spec.preemption, value), each alone. `priority`: whether a higher priority would.
-    `protected_until`: the earliest end of a minimum runtime, if the end of all of them would.
+    `policies`: (field of spec.preemption, value), each alone. `priority`: one that would; the lowest of those that are
+    just above a Workload that runs or waits before it, else the highest that there is. `protected_until`: the earliest
+    end of a minimum runtime, if the end of all of them would.
     """
 
     policies: tuple[tuple[str, str], ...] = ()
-    priority: bool = False
+    priority: int | None = None
     protected_until: datetime | None = None
 
 
@@ -61,7 +63,8 @@ def ways_to_preempt(
                 fields[field] = value
     ends = [holding.protected_until for holding in state.holdings.values() if holding.protected_until is not None]
     protected = bool(protected_until) and has_victims(info, max(ends))
-    return Ways(tuple(fields.items()), has_victims(first_of_all(info), now), _first(protected_until, protected))
+    priority = _lowest(_levels(state, info), lambda level: has_victims(with_priority(info, level), now))
+    return Ways(tuple(fields.items()), priority, _first(protected_until, protected))
 
 
 def confirmed(
@@ -71,8 +74,11 @@ def confirmed(
     info: Info,
     now: datetime,
     starts: Callable[[Info, datetime], bool],
+    heads: Iterable[Info],
 ) -> Ways:
-    """Those of the ways by which this Workload `starts`, or stops others for itself, beside what is kept from it."""
+    """Those of the ways by which this Workload `starts`, or stops others for itself, beside what is kept from it for
+    `heads`.
+    """
     policies = []
     for field, value, changed in _alternatives(queue.queue.spec.preemption):
         with _policy(queue, changed):
@@ -80,7 +86,9 @@ def confirmed(
                 policies.append((field, value))
     ends = [holding.protected_until for holding in state.holdings.values() if holding.protected_until is not None]
     protected = ways.protected_until is not None and starts(info, max(ends))
-    priority = ways.priority and starts(first_of_all(info), now)
+    levels = _levels(state, info, heads)
+    levels = [level for level in levels if ways.priority is not None and level >= ways.priority]
+    priority = _lowest(levels, lambda level: starts(with_priority(info, level), now))
     return Ways(tuple(policies), priority, ways.protected_until if protected else None)
 
 
@@ -88,9 +96,24 @@ def _first(times: Sequence[datetime], given: bool) -> datetime | None:
     return min(times) if given else None
 
 
-def first_of_all(info: Info) -> Info:
-    """A copy of the Workload with the highest priority that there is."""
-    return replace(info, rank=info.rank._replace(minus_priority=-HIGHEST_PRIORITY))
+def _levels(state: SchedulerState, info: Info, heads: Iterable[Info] = ()) -> list[int]:
+    """The priorities, in order, at which more may become possible for a Workload: those just above another one."""
+    running = (holding.priority for holding in state.holdings.values())
+    waiting = (each.priority for each in (*(r.info for r in state.reservations.values()), *heads))
+    above = {other + 1 for other in (*running, *waiting) if info.priority <= other < HIGHEST_PRIORITY}
+    return sorted(above | {HIGHEST_PRIORITY})
+
+
+def _lowest(levels: Sequence[int], suffices: Callable[[int], bool]) -> int | None:
+    """The lowest level that suffices, if those above one that does suffice too; None if the last does not."""
+    if not levels or not suffices(levels[-1]):
+        return None
+    return levels[bisect_left(levels, True, hi=len(levels) - 1, key=suffices)]
+
+
+def with_priority(info: Info, priority: int) -> Info:
+    """A copy of the Workload with this priority."""
+    return replace(info, rank=info.rank._replace(minus_priority=-priority))
 
 
 def _alternatives(given: Preemption) -> Iterator[tuple[str, str, Preemption]]:

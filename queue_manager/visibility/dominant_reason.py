@@ -375,10 +375,10 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         missing = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else f"LocalQueue {key}"
         change = f"{missing} is created" if local is not None or key.name else f"it gets the label {keys.QUEUE_NAME}"
         return Finding(reasons.MISCONFIGURED, sentence_of(text), (change,), "sluice queues")
-    if stops(local.spec.stop_policy) or stops(above.spec.stop_policy):
-        beyond = _once_released(case, workload, local, above)
-        if beyond is not None:
-            return beyond
+    is_stopped = stops(local.spec.stop_policy) or stops(above.spec.stop_policy)
+    then = _once_released(case, workload, local, above) if is_stopped else None
+    if then is not None and then.reason in NEVER_REASONS:
+        return _never_though_released(case, workload, then)
     text = queue_obstacle(workload.local_queue, local, above, default_ns, names)
     own = [queue_argument(local, default_ns)] if stops(local.spec.stop_policy) else []
     stopped = [*own, f"cq/{above.metadata.name}"] if stops(above.spec.stop_policy) else own
@@ -392,12 +392,14 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
         return with_further_obstacles(case, Finding(reasons.MISCONFIGURED, sentence_of(text), changes, "sluice doctor"))
     change = "the queue is released" if len(stopped) == 1 else "both queues are released"
+    if then is not None and then.reason == reasons.WAITING_FOR_QUOTA:
+        change = f"{change}, and enough quota is free then"
     command = "; ".join(f"sluice release {queue}" for queue in stopped)
     return Finding(reasons.SUSPENDED, sentence_of(text), (change,), command)
 
 
 def _once_released(case: Case, workload: Workload, local: LocalQueue, above: ClusterQueue) -> Finding | None:
-    """The reason why the Job can never be admitted, even after its stopped queues are released; None if it may be."""
+    """The reason why the Job would not be admitted at once if its stopped queues were released; None if unknown."""
     objects = case.around.objects
     if objects is None:
         return None
@@ -407,10 +409,13 @@ def _once_released(case: Case, workload: Workload, local: LocalQueue, above: Clu
         cluster_queues=[released(q) if q.metadata.name == above.metadata.name else q for q in objects.cluster_queues],
     )
     around = replace(case.around, objects=opened, local=released(local), above=released(above))
-    found = _pending(replace(case, around=around), workload)
-    if found.reason not in NEVER_REASONS:
-        return None
-    stopped = sentence_of(queue_obstacle(workload.local_queue, local, above, case.around.default_ns))
+    return _pending(replace(case, around=around), workload)
+
+
+def _never_though_released(case: Case, workload: Workload, found: Finding) -> Finding:
+    """The reason of a Job that can never be admitted, even after its stopped queues are released."""
+    obstacle = queue_obstacle(workload.local_queue, case.around.local, case.around.above, case.around.default_ns)
+    stopped = sentence_of(obstacle)
     changes = tuple(f"{change}, and the queue is released" for change in found.changes)
     # The numbers and the position of that judgement are those after the release.
     return replace(found, sentence=f"{found.sentence} {stopped}", changes=changes, judgement=None)

@@ -169,7 +169,11 @@ def _preemptor(case: Case, objects: ClusterObjects) -> str:
 def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
     evidence = judgement.evidence if judgement is not None else None
     at = evidence.ways.protected_until if evidence is not None else None
-    return [Prediction(at=at, what="the first minimum runtime ends")] if at is not None else []
+    return (
+        [Prediction(at=at, what="the first minimum runtime ends that keeps it from preempting")]
+        if at is not None
+        else []
+    )
 
 
 def _position(judgement: Judgement | None, around: Surroundings) -> Position | None:

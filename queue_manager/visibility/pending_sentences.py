@@ -12,7 +12,7 @@ from queue_manager.api import keys, messages, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.cycle import Preempt
-from queue_manager.scheduling.preemption_advice import NO_WAYS
+from queue_manager.scheduling.preemption_advice import HIGHEST_PRIORITY, NO_WAYS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
@@ -142,7 +142,7 @@ def _kept_for_head(found: Judgement, kept_for: KeptForHead, head: str) -> Findin
         changes.append(f"it declares a maximum execution time{at_most} ({keys.MAX_EXEC_TIME}){when_free}")
     if (not lacking or found.message == messages.KEPT_FOR_HEAD_MESSAGE) and not found.by_usage:
         changes.append(f"it gets a higher priority than {whose}")
-    elif found.evidence is not None and found.evidence.ways.priority:
+    elif found.evidence is not None and found.evidence.ways.priority is not None:
         changes.append("it gets a higher priority")
     command = f"sluice explain {head}" if head else f"sluice ps -q cq/{found.cluster_queue}"
     return _finding(found, found.reason, sentence, changes, command)
@@ -317,8 +317,9 @@ def _by_preemption(found: Judgement) -> list[str]:
     texts = []
     if ways.protected_until is not None:
         texts.append(PROTECTION_ENDS)
-    if ways.priority:
-        texts.append("it gets a higher priority")
+    if ways.priority is not None:
+        is_named = ways.priority < HIGHEST_PRIORITY
+        texts.append(f"it gets a priority above {ways.priority - 1}" if is_named else "it gets a higher priority")
     for field, value in ways.policies:
         texts.append(f"an admin allows it to preempt ({field}: {value} of ClusterQueue {found.cluster_queue})")
     return texts

@@ -210,6 +210,7 @@ def _pending(workload: Workload, context: PredictionContext, now: datetime) -> l
     found = _obstacles(context) or [
         _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, context)),
         *_kept_for_it(context.outlook),
+        *(context.outlook.deadlines if context.outlook is not None else ()),
     ]
     victim = _preempted(workload)
     return [*found, *victim, *(_release(context.outlook) if victim else ())]

@@ -48,7 +48,7 @@ from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retr
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.planned_usage import borrows_from, can_always_reclaim, passes
-from queue_manager.scheduling.preemption_advice import NO_WAYS, confirmed, first_of_all
+from queue_manager.scheduling.preemption_advice import HIGHEST_PRIORITY, NO_WAYS, confirmed, with_priority
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info, RequestReader
@@ -360,8 +360,8 @@ class ClusterState:
         def starts(some: Info, at: datetime) -> bool:
             return not isinstance(run_cycle(self.state, [(name, some)], at, withholding=heads)[0], Refuse)
 
-        queue = self.state.queues[name]
-        return replace(shown, ways=confirmed(shown.ways, self.state, queue, info, self._now, starts))
+        queue, infos = self.state.queues[name], [head.info for head in heads]
+        return replace(shown, ways=confirmed(shown.ways, self.state, queue, info, self._now, starts, infos))
 
     def _kept_for_first(self, name: str, info: Info) -> KeptForHead | None:
         """The first Workload of a StrictFIFO queue that withholds quota from this one. Of several the first by rank
@@ -376,7 +376,7 @@ class ClusterState:
         if first is None:
             return None
         both_fit = fit_together(self.state, (self.state.queues[first[1]], first[2]), (self.state.queues[name], info))
-        yields = not self._keeps_back(first[1:], (name, first_of_all(info)))
+        yields = not self._keeps_back(first[1:], (name, with_priority(info, HIGHEST_PRIORITY)))
         return KeptForHead(first[2].key, first[1], 0, both_fit, blocks=True, yields=yields)
 
     def _keeps_back(self, first: tuple[str, Info], other: tuple[str, Info]) -> bool:

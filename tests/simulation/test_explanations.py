@@ -248,17 +248,25 @@ def test_advice_about_preemption_is_given_if_and_only_if_it_helps(batch: int) ->
                 text = f"an admin allows it to preempt ({field} of ClusterQueue {found.cluster_queue})"
                 advised[field, helps] += 1
                 assert (text in found.changes) == helps, (seed, w.metadata.name, text, found)
-            higher = structs.replace(w, spec=structs.replace(w.spec, priority=100))
-            helps = (
-                decide(replace(alone, workloads=[*running, higher]), settings).decisions[w.metadata.uid].preempts > 0
-            )
-            assert ("it gets a higher priority" in found.changes) == helps, (seed, w.metadata.name, found)
+
+            helps = preempts_with(100, w, alone, settings)
+            above = [int(n) for change in found.changes for n in HIGHER.findall(change)]
+            assert (len(above) == 1) == helps, (seed, w.metadata.name, found)
+            assert all(preempts_with(n + 1, w, alone, settings) for n in above), (seed, w.metadata.name, found)
             advised["priority", helps] += 1
     helpful = sum(count for (_, helps), count in advised.items() if helps)
     assert min(helpful, advised.total() - helpful) >= 1, advised
 
 
+HIGHER = re.compile("it gets a priority above (.+)")
 FIRST_STEPS = ("withinClusterQueue: LowerPriority", "reclaimWithinCohort: LowerPriority")
+
+
+def preempts_with(priority: int, w: Workload, objects: ClusterObjects, settings: WorkloadSettings) -> bool:
+    """Whether the Workload preempts others once it has this priority."""
+    higher = structs.replace(w, spec=structs.replace(w.spec, priority=priority))
+    others = (each for each in objects.workloads if each is not w)
+    return decide(replace(objects, workloads=[*others, higher]), settings).decisions[w.metadata.uid].preempts > 0
 
 
 def changed_policies(objects: ClusterObjects, name: str) -> Iterator[tuple[str, ClusterObjects]]:

@@ -1,7 +1,8 @@
 """Partial admission (KEP-420): if not all pods of a Workload fit, admit as many as fit, but not fewer than minCount.
 
-What fits with n pods fits with fewer, so the largest number is found by binary search. A number of pods that fits after
-preemption fits too. BEHAVIOUR.md#q16-partial-admission.
+A binary search finds a number of pods that fits, and of which one more does not. A number that fits after preemption
+fits too; with preemption a still larger one may do, since victims can exist for three pods and not for two.
+BEHAVIOUR.md#q16-partial-admission.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Found = TypeVar("Found")
 
 
 def largest_fit(info: Info, attempt: Callable[[Info], Found | None]) -> Found | None:
-    """The result of `attempt` for the largest number of pods that fit; None if minCount does not fit, or is not set.
+    """The result of `attempt` for the number of pods that the search finds; None if it finds none, or if minCount is not
+    set.
 
     `attempt` returns None for a Workload that does not fit.
     """

@@ -170,7 +170,7 @@ def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
     evidence = judgement.evidence if judgement is not None else None
     at = evidence.ways.protected_until if evidence is not None else None
     return (
-        [Prediction(at=at, what="the first minimum runtime ends that keeps it from preempting")]
+        [Prediction(at=at, what="the first minimum runtime that keeps it from preempting ends")]
         if at is not None
         else []
     )

@@ -18,8 +18,8 @@ Found = TypeVar("Found")
 
 
 def largest_fit(info: Info, attempt: Callable[[Info], Found | None]) -> Found | None:
-    """The result of `attempt` for the number of pods that the search finds; None if it finds none, or if minCount is not
-    set.
+    """The result of `attempt` for the number of pods that the search finds; None if it finds none, or without a
+    minCount.
 
     `attempt` returns None for a Workload that does not fit.
     """

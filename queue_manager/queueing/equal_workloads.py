@@ -13,8 +13,8 @@ from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
 
-Line = Key | None  # a LocalQueue, where past usage orders them; else None
-ShapeId = tuple[Line, bytes]
+QueueKey = Key | None  # a LocalQueue, where past usage orders them; else None
+ShapeId = tuple[QueueKey, bytes]
 
 
 class PendingReason(NamedTuple):

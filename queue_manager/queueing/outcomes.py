@@ -260,7 +260,7 @@ def heads(
     found = _heads_within_reach(state, queues, is_tried, now)
     if found:
         return found
-    queues.retry_at_rest(state.relatives_of_all(queues.take_left_by_head()), kept_back_only=True)
+    queues.retry_at_rest(state.relatives_of_all(queues.take_changed_heads()), kept_back_only=True)
     again = queues.take_at_rest()
     if not again:
         return []

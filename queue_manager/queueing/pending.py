@@ -35,7 +35,7 @@ from math import inf
 
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
-from queue_manager.queueing.equal_workloads import EqualWorkloads, Line, PendingReason, Refusal, ShapeId
+from queue_manager.queueing.equal_workloads import EqualWorkloads, PendingReason, QueueKey, Refusal, ShapeId
 from queue_manager.queueing.parked_shapes import ParkedShapes, Reach
 from queue_manager.queueing.preemptors import Preemptors
 from queue_manager.queueing.refresh_turns import turn_of
@@ -62,7 +62,7 @@ class PendingWorkloads:
         self._shapes: dict[ShapeId, EqualWorkloads] = {}
         self._usage: Callable[[Key], WeightedUsage] | None = None
         # Heaps of the shapes by their first member; entries may be dead.
-        self._shape_heads: dict[Line, list[tuple[Order, ShapeId]]] = {}
+        self._shape_heads: dict[QueueKey, list[tuple[Order, ShapeId]]] = {}
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
@@ -82,7 +82,7 @@ class PendingWorkloads:
         # StrictFIFO: the head whose quota is kept from other queues, until it is admitted, refused otherwise or gone.
         self._withheld: tuple[Key, Nomination] | None = None  # with its quota
         self._kept_back: dict[Key, None] = {}  # those refused since quota is kept for a head; some may be tried again
-        self.has_left_head = False  # the head that may have kept others back is gone, or another one
+        self.head_has_changed = False  # the head that may have kept others back is gone, or another one
         self._reclassified: list[Key] = []  # see `take_reclassified`
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
@@ -309,7 +309,7 @@ class PendingWorkloads:
         """The first active Workload. In a StrictFIFO queue a preemptor stays the first, whatever the past usage is now:
         a victim that came before it would be admitted again and again, and stopped again.
         """
-        firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
+        firsts = [first for queue in list(self._shape_heads) if (first := self._first_in(queue)) is not None]
         first = min(firsts, key=lambda info: (self._place(info.queue), self._order(info)), default=None)
         leader = self._where[self._leader] if self._leader is not None and self._usage is not None else None
         return leader if leader is not None and first is not None and first.priority <= leader.priority else first
@@ -317,9 +317,9 @@ class PendingWorkloads:
     def _place(self, queue: Key) -> WeightedUsage | None:
         return self._usage(queue) if self._usage is not None else None
 
-    def _first_in(self, line: Line) -> Info | None:
+    def _first_in(self, queue: QueueKey) -> Info | None:
         """The first active Workload in one heap; drops dead entries on the way."""
-        heap = self._shape_heads[line]
+        heap = self._shape_heads[queue]
         while heap:
             order, key = heap[0]
             shape = self._shapes.get(key)
@@ -329,7 +329,7 @@ class PendingWorkloads:
             heapq.heappop(heap)
             if first is not None:
                 heapq.heappush(heap, (self._order(first), key))
-        del self._shape_heads[line]
+        del self._shape_heads[queue]
         return None
 
     def refused(
@@ -393,23 +393,23 @@ class PendingWorkloads:
     def usage_changed(self) -> None:
         """Record that the past usage of a LocalQueue is another one: one that was kept back may be before the head."""
         usage, first = self._usage, self.waiting_head
-        if usage is None or first is None or self.has_left_head:
+        if usage is None or first is None or self.head_has_changed:
             return
         queues = {self._where[key].queue for key in self._kept_back}
-        self.has_left_head = any(usage(queue) < usage(first.queue) for queue in queues)
+        self.head_has_changed = any(usage(queue) < usage(first.queue) for queue in queues)
 
     def release_kept_back(self) -> bool:
         """Have those tried again that were refused since quota is kept for a head. True if there was one."""
         kept_back, self._kept_back = self._kept_back, {}
-        woken = self.blocked_by in kept_back
-        if woken:
+        released = self.blocked_by in kept_back
+        if released:
             self._unblock()
         for key in kept_back:
             shape = self._shape_of(self._where[key]) if self._in_shape(key) else None
             if shape is not None and shape.is_refused_for(key):
                 self._release(shape)
-                woken = True
-        return woken
+                released = True
+        return released
 
     def _set_shortest_first(self, shortest_first: bool) -> None:
         if shortest_first == self._shortest_first:
@@ -435,21 +435,21 @@ class PendingWorkloads:
         before, now = (
             (each[0], each[1].assignment.usage) if each is not None else None for each in (self._withheld, kept)
         )
-        self.has_left_head = self.has_left_head or before not in (None, now)
+        self.head_has_changed = self.head_has_changed or before not in (None, now)
         self._withheld = kept
 
     def _leave_head(self) -> None:
-        self.has_left_head = self.has_left_head or self.waiting_head is not None
+        self.head_has_changed = self.head_has_changed or self.waiting_head is not None
         self.waiting_head = None
 
     def _release_all(self) -> bool:
         """Have every parked shape tried again. True if a shape was parked."""
         self._set_shortest_first(False)
-        woken = self._parked_workloads > 0
+        released = self._parked_workloads > 0
         for shape in self._shapes.values():
             if shape.refusal is not None:
                 self._release(shape)
-        return woken
+        return released
 
     def _release_within(self, reach: Reach) -> bool:
         """Have the parked shapes tried again whose demands are within reach. True if there was one."""
@@ -507,17 +507,17 @@ class PendingWorkloads:
         """
         if self._is_blocked_by_preemptor and not preemptors:
             return False
-        woken = self.blocked_by is not None
+        released = self.blocked_by is not None
         self._unblock()
-        woken = (preemptors and self._preempting.retry()) or woken
+        released = (preemptors and self._preempting.retry()) or released
         if reach is None:
-            woken = self._release_all() or bool(self._refused) or woken
+            released = self._release_all() or bool(self._refused) or released
             refused, self._refused = self._refused, {}
             for key in refused:
                 self._enter(self._where[key])
         else:
-            woken = self._release_within(reach) or woken
-        return self.end_backoffs(now) or woken
+            released = self._release_within(reach) or released
+        return self.end_backoffs(now) or released
 
     def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
         """Set the queueing strategy. If it changes, Workloads that were refused under the old one are tried again."""

@@ -47,7 +47,7 @@ class Queues:
         self.ledger = UsageLedger()
         self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
-        self._left_by_head: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
+        self._changed_heads: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
         self._withholding: dict[str, None] = {}  # ClusterQueues whose first may withhold quota: see `withholding_heads`
         self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
         self._reclassified: list[Key] = []  # Workloads: see `take_reclassified`
@@ -224,9 +224,9 @@ class Queues:
                     found.append((name, head))
                 continue
             del self._eligible[name]
-            if pending is not None and pending.has_left_head:
-                pending.has_left_head = False
-                self._left_by_head.append(name)
+            if pending is not None and pending.head_has_changed:
+                pending.head_has_changed = False
+                self._changed_heads.append(name)
         return found
 
     def exhausted(self) -> list[Key]:
@@ -285,9 +285,9 @@ class Queues:
         by_usage = self.is_ordered_by_usage(cluster_queue)  # which an admission changes
         return pending is not None and not by_usage and pending.is_behind_head(info)
 
-    def take_left_by_head(self) -> list[str]:
+    def take_changed_heads(self) -> list[str]:
         """Return and clear the ClusterQueues whose head, for which others were kept back, has left or changed."""
-        left, self._left_by_head = self._left_by_head, []
+        left, self._changed_heads = self._changed_heads, []
         return left
 
     def retry_at_rest(self, names: Iterable[str], *, kept_back_only: bool = False) -> None:
@@ -355,8 +355,8 @@ class Queues:
         """
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
         self._eligible |= dict.fromkeys(known)
-        woken = [pending.requeue_inadmissible(now, reach, preemptors=preemptors) for pending in known.values()]
-        return any(woken)
+        released = [pending.requeue_inadmissible(now, reach, preemptors=preemptors) for pending in known.values()]
+        return any(released)
 
     def has_refused(self, cluster_queue: str) -> bool:
         """Whether a Workload of this ClusterQueue was refused and is not eligible."""

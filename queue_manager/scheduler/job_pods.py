@@ -26,7 +26,7 @@ class JobPods:
         self._index = f"queue: controller uid of pods that {name}"
         self._counts = counts
         self._creating: Counter[str] = Counter()  # create requests without a response, by uid of the Job
-        self._told: list[Callable[[str], None]] = []
+        self._subscribers: list[Callable[[str], None]] = []
         self._pods.index(self._index, self._jobs)
         self._pods.subscribe(self._on_pod)
 
@@ -52,7 +52,7 @@ class JobPods:
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """From now on call `changed(job_uid)` when a Job gains or loses one of these pods."""
-        self._told.append(changed)
+        self._subscribers.append(changed)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         before = self._jobs(old) if old is not None else ()
@@ -62,7 +62,7 @@ class JobPods:
                 self._notify(uid)
 
     def _notify(self, job_uid: str) -> None:
-        for changed in self._told:
+        for changed in self._subscribers:
             changed(job_uid)
 
     def _jobs(self, pod: Pod) -> tuple[str, ...]:

@@ -254,7 +254,7 @@ class _Judge:
             requested=requested,
             free=free,
             borrowable=max(0, free - own),
-            kept=max(0, self.planned.unclaimed(node, fr) - free),
+            kept=max(0, self.planned.free_now(node, fr) - free),
             limit=node.potential(fr),
             mode=attempt.mode if attempt is not None else None,
             reason=attempt.reason if attempt is not None else "",

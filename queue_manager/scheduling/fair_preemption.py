@@ -41,7 +41,7 @@ from typing import NamedTuple
 from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.fair_sharing import ShareKey, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
-from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, without_all
+from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, priority_bound, without_all
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.victim_search import MOST_READ, Victim
@@ -105,10 +105,8 @@ class _Candidates:
 
     def bounds(self) -> list[tuple[QueueState, float]]:
         """The ClusterQueues to take from, each with the bound below which the priority of its candidates is."""
-        return [(queue, self._bound(policy)) for queue, policy in self._sources()]
-
-    def _bound(self, policy: str) -> float:
-        return inf if policy == policy_values.ANY else self._preemptor.info.priority + 1
+        priority = self._preemptor.info.priority
+        return [(queue, priority_bound(policy, priority)) for queue, policy in self._sources()]
 
     def evicted(self) -> list[Holding]:
         """The candidates that are being stopped already, those of other ClusterQueues first."""
@@ -135,7 +133,8 @@ class _Candidates:
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Ranked]:
         is_candidate = candidate_rule(self._preemptor, policy, self._now)
-        for ranked in self._state.ranked(queue, evicted=evicted, below=self._bound(policy)):
+        below = priority_bound(policy, self._preemptor.info.priority)
+        for ranked in self._state.ranked(queue, evicted=evicted, below=below):
             if ranked[1].uid not in self._excluded and is_candidate(ranked[1]):
                 yield ranked
 

@@ -237,17 +237,17 @@ def assign(
     room: AvailableQuota,
     *,
     ignore_undeclared: bool = False,
-    lost: AbstractSet[Choice] = frozenset(),
+    ruled_out: AbstractSet[Choice] = frozenset(),
     excluded: AbstractSet[Choice] = frozenset(),
     starts: Mapping[GroupKey, int] = FROM_THE_FIRST,
 ) -> Assignment:
     """The best flavors for a Workload in this ClusterQueue.
 
-    `ignore_undeclared`: resources without quota in the ClusterQueue do not count. `lost`: flavors for which no victims
-    suffice for all resources together. `excluded`: flavors of which the free quota is kept for others. `starts`:
-    the index of the first flavor to try, 0 if absent.
+    `ignore_undeclared`: resources without quota in the ClusterQueue do not count. `ruled_out`: flavors for which no
+    victims suffice for all resources together. `excluded`: flavors of which the free quota is kept for others.
+    `starts`: the index of the first flavor to try, 0 if absent.
     """
-    return _Assigner(queue, node, flavors, room, lost, excluded, starts, ignore_undeclared).assign(info)
+    return _Assigner(queue, node, flavors, room, ruled_out, excluded, starts, ignore_undeclared).assign(info)
 
 
 def in_some_order(
@@ -279,7 +279,7 @@ class _Assigner:
         node: QuotaNode,
         flavors: Mapping[str, ResourceFlavor],
         room: AvailableQuota,
-        lost: AbstractSet[Choice],
+        ruled_out: AbstractSet[Choice],
         excluded: AbstractSet[Choice],
         starts: Mapping[GroupKey, int],
         ignore_undeclared: bool,
@@ -288,7 +288,7 @@ class _Assigner:
         self._node = node
         self._flavors = flavors
         self._room = room
-        self._lost = lost
+        self._ruled_out = ruled_out
         self._excluded = excluded
         self._starts = starts
         self._ignore_undeclared = ignore_undeclared
@@ -368,10 +368,10 @@ class _Assigner:
             fr, request = FlavorResource(flavor, resource), result.requests[resource]
             if request and not self._weigh(attempt, fr, request):
                 attempt.short.append(Demand(fr, _least(request, pod_set)))
-        is_lost = (pod_set.name, flavor) in self._lost
-        if is_lost and attempt.mode in NEEDS_PREEMPTION:
+        is_ruled_out = (pod_set.name, flavor) in self._ruled_out
+        if is_ruled_out and attempt.mode in NEEDS_PREEMPTION:
             attempt.mode = Mode.NO_CANDIDATES
-        elif not is_lost and attempt.mode is Mode.NO_CANDIDATES and (self._is_composed or len(attempt.short) > 1):
+        elif not is_ruled_out and attempt.mode is Mode.NO_CANDIDATES and (self._is_composed or len(attempt.short) > 1):
             attempt.mode = Mode.JOINTLY
         return attempt
 

@@ -2,11 +2,11 @@
 
 Kueue remembers between cycles which flavors it has tried (LastAssignment). Here a head is judged from scratch in each
 cycle, and excluded flavors are remembered only within one judgement: if the chosen flavors need preemption and no
-victims suffice for all of them together, they are *lost*, and the flavors are assigned again. Each round loses at least
-one more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set may have the
-flavor of which a later pod set needs the quota: then pod sets continue with the flavors after those that they had, at
-most as often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head whose quota or
-victims another head takes in the same cycle is judged again in the next cycle, with the usage of the other head
+victims suffice for all of them together, they are *ruled out*, and the flavors are assigned again. Each round rules out
+at least one more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set may have
+the flavor of which a later pod set needs the quota: then pod sets continue with the flavors after those that they had,
+at most as often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head whose quota
+or victims another head takes in the same cycle is judged again in the next cycle, with the usage of the other head
 counted. Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
@@ -129,8 +129,8 @@ def preemptor_of(
     """The head as a preemptor that would use this amount, in the planned usage."""
     needs = frozenset(fr for fr, amount in usage.items() if amount > queue.node.available(fr))
     before = state.preempted.get(info.uid) or NO_VICTIMS
-    claimed = planned.claimed(queue.node.root, needs)
-    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before, claimed)
+    reserved = planned.reserved(queue.node.root, needs)
+    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before, reserved)
 
 
 class _UnusedQuota(NamedTuple):
@@ -197,9 +197,9 @@ class _Judgement:
         return Nomination(self._assign(_UnusedQuota(self.queue.node), frozenset(), starts))
 
     def _with_flavors_from(self, starts: Mapping[GroupKey, int]) -> Nomination:
-        lost: frozenset[Choice] = frozenset()
+        ruled_out: frozenset[Choice] = frozenset()
         while True:
-            assignment = self._assign(self, lost, starts)
+            assignment = self._assign(self, ruled_out, starts)
             if assignment.mode not in NEEDS_PREEMPTION:
                 return Nomination(assignment)
             earlier = self._earlier_victims(assignment.usage)
@@ -210,9 +210,11 @@ class _Judgement:
             victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
             if victims:
                 return Nomination(assignment, victims)
-            lost |= assignment.preempting
+            ruled_out |= assignment.preempting
 
-    def _assign(self, available: AvailableQuota, lost: frozenset[Choice], starts: Mapping[GroupKey, int]) -> Assignment:
+    def _assign(
+        self, available: AvailableQuota, ruled_out: frozenset[Choice], starts: Mapping[GroupKey, int]
+    ) -> Assignment:
         return assign(
             self.info,
             self.queue.queue.spec,
@@ -220,7 +222,7 @@ class _Judgement:
             self.state.flavors,
             available,
             ignore_undeclared=self.state.ignore_undeclared,
-            lost=lost,
+            ruled_out=ruled_out,
             excluded=self.excluded,
             starts=starts,
         )

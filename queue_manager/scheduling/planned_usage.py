@@ -135,17 +135,17 @@ class PlannedUsage:
             return frozenset()
         return frozenset(uid for uid, r in self._planned.items() if borrows_from(self._state, r, node))
 
-    def unclaimed(self, node: QuotaNode, fr: FlavorResource) -> int:
+    def free_now(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The amount that is available now, whatever is kept for preemptors."""
         with self._present(node.path()):
             return node.available(fr)
 
-    def claimed(self, root: QuotaNode, needs: Iterable[FlavorResource]) -> dict[QuotaNode, Amounts]:
+    def reserved(self, root: QuotaNode, needs: Iterable[FlavorResource]) -> dict[QuotaNode, Amounts]:
         """Of what the tree below `root` counts: the part that is planned for preemptors, and not in use yet.
 
-        A cohort counts only what its members use above their local quota, so only that much of a claim is there.
+        A cohort counts only what its members use above their local quota, so only that much of a reservation is there.
         """
-        claimed: dict[QuotaNode, Amounts] = {}
+        reserved: dict[QuotaNode, Amounts] = {}
         for reservation in self._planned.values():
             node = self._state.queues[reservation.cluster_queue].node
             for fr in needs if node.root is root else ():
@@ -153,11 +153,11 @@ class PlannedUsage:
                 for each in node.path():
                     if amount <= 0:
                         break
-                    known = claimed.setdefault(each, {})
+                    known = reserved.setdefault(each, {})
                     rest = each.usage.get(fr, 0) - known.get(fr, 0)
                     known[fr] = known.get(fr, 0) + amount
                     amount = min(amount, rest - each.local_quota(fr))
-        return claimed
+        return reserved
 
     def used(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The current usage."""

@@ -1,11 +1,6 @@
 """Which Workloads are candidates for preemption by a pending one, and where they are (KEP-83, KEP-1337). Pure.
 
-Where candidates are decides by which policy they may be chosen:
-
-    own ClusterQueue         withinClusterQueue
-    elsewhere                reclaimWithinCohort; `victim_search` separates those to whose quota the preemptor is
-                             *entitled* from the others
-    elsewhere, other         borrowWithinCohort too, if the preemptor borrows (`victim_search`)
+Where a candidate is decides by which policy it may be chosen (table in `victim_search`).
 
 The smallest subtree whose own quota suffices for the preemptor may have lent quota to the rest of the cohort; the
 preemptor is entitled to that. In other ClusterQueues only Workloads of subtrees that use more than their quota count.
@@ -43,7 +38,7 @@ from queue_manager.scheduling.quota_tree import NOTHING, FlavorResource, QuotaNo
 from queue_manager.scheduling.workload_info import Info
 
 NO_VICTIMS: Mapping[str, int] = MappingProxyType({})
-NO_CLAIMS: Mapping[QuotaNode, Usage] = MappingProxyType({})
+NOTHING_RESERVED: Mapping[QuotaNode, Usage] = MappingProxyType({})
 
 
 class Preemptor(NamedTuple):
@@ -57,7 +52,7 @@ class Preemptor(NamedTuple):
     preempted: Mapping[str, int] = NO_VICTIMS  # by uid, how often by this preemptor
     # By subtree, the part of its usage in the tree that is kept for other preemptors: nothing runs there yet. Only of
     # what is short.
-    claimed: Mapping[QuotaNode, Usage] = NO_CLAIMS
+    reserved: Mapping[QuotaNode, Usage] = NOTHING_RESERVED
 
     @property
     def node(self) -> QuotaNode:
@@ -66,15 +61,7 @@ class Preemptor(NamedTuple):
 
     def finds_within_quota(self, node: QuotaNode) -> bool:
         """Whether what runs in this subtree uses no more than its own quota of what is short."""
-        return is_within_quota(node, self.needs, self.claimed.get(node, NOTHING))
-
-
-def candidate_rule(preemptor: Preemptor, policy: str, now: datetime) -> Callable[[Holding], bool]:
-    """Return the predicate whether a Workload is a candidate under this policy and not protected at `now`.
-
-    BEHAVIOUR.md#q53-minimum-runtime
-    """
-    return _policy_rule(preemptor, policy, now)
+        return is_within_quota(node, self.needs, self.reserved.get(node, NOTHING))
 
 
 def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datetime) -> list[Holding]:
@@ -83,17 +70,17 @@ def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datet
         holding
         for source in sources_of(state, preemptor)
         for holding in filter(
-            _policy_rule(preemptor, policy_for(source, preemptor), None), source.queue.holdings.values()
+            candidate_rule(preemptor, policy_for(source, preemptor), None), source.queue.holdings.values()
         )
         if holding.is_protected(now)
     )
     return sorted(found, key=lambda holding: (holding.protected_until or now, holding.ranking))
 
 
-def _policy_rule(preemptor: Preemptor, policy: str, now: datetime | None) -> Callable[[Holding], bool]:
+def candidate_rule(preemptor: Preemptor, policy: str, now: datetime | None) -> Callable[[Holding], bool]:
     """Return the predicate whether this policy allows to preempt a Workload, which is not protected at `now`.
 
-    None: whether or not it is protected. The predicate reads the preemptor only once.
+    None: whether or not it is protected. The predicate reads the preemptor only once. BEHAVIOUR.md#q53-minimum-runtime.
     """
     priority, queued_at = preemptor.info.priority, preemptor.info.queued_at
     taken, needs, preempted = preemptor.taken_victims, preemptor.needs, preemptor.preempted

@@ -247,11 +247,11 @@ def _potential(node: QuotaNode, fr: FlavorResource, lenders: Collection[QuotaNod
     return min(most, kept + subtree[root])
 
 
-def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource], claimed: Usage = NOTHING) -> bool:
-    """Whether the subtree uses no more than its own quota of each of these. `claimed`: the part that is not in use
+def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource], reserved: Usage = NOTHING) -> bool:
+    """Whether the subtree uses no more than its own quota of each of these. `reserved`: the part that is not in use
     yet.
     """
-    return all(node.usage.get(fr, 0) - claimed.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)
+    return all(node.usage.get(fr, 0) - reserved.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)
 
 
 # --- changes of the tree -----------------------------------------------------------------------------------

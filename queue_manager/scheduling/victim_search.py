@@ -439,9 +439,9 @@ class _Removal:
         """Whether what runs in a ClusterQueue, and in all subtrees around it below `top`, is above their quota."""
         node = source.queue.node
         due, used, own = self._due.get(node, NOTHING), node.usage, node.subtree
-        claimed = preemptor.claimed.get(node, NOTHING)
+        reserved = preemptor.reserved.get(node, NOTHING)
         for fr in preemptor.needs:  # runs once per candidate: any() of a generator takes twice as long
-            if used.get(fr, 0) - due.get(fr, 0) - claimed.get(fr, 0) > own.get(fr, 0):
+            if used.get(fr, 0) - due.get(fr, 0) - reserved.get(fr, 0) > own.get(fr, 0):
                 break
         else:
             return False

@@ -29,7 +29,7 @@ def compare(objects: ClusterObjects, quota_cache: QuotaCache, seen: Counter[str]
     with PlannedUsage(state) as planned:
         nodes = [queue.node for queue in state.queues.values()]
         found = {(node, fr): planned.free(node, fr) for node in nodes for fr in node.quotas}
-        certain = {(node, fr): min(node.available(fr), planned.unclaimed(node, fr)) for node, fr in found}
+        certain = {(node, fr): min(node.available(fr), planned.free_now(node, fr)) for node, fr in found}
     for (node, fr), amount in found.items():
         assert amount == free(objects, holdings, reserved, ("cq", node.name), fr)
         seen["compared"] += 1

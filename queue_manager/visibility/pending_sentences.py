@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from job_controller.model import Key
 from queue_manager.api import keys, messages, reasons
-from queue_manager.scheduling.admission_evidence import FlavorEvidence
+from queue_manager.scheduling.admission_evidence import FlavorEvidence, PreemptionVerdict
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.preemption_advice import HIGHEST_PRIORITY, NO_WAYS
@@ -33,6 +33,7 @@ ANOTHERS = "which is of another namespace"
 LESS_REQUESTED = "it requests"
 _OF_QUOTA = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA)
 ORDERED_BEFORE = "which is ordered before it"
+LESS_WITH_VICTIMS = ", or less if it can then preempt the rest"
 PROTECTION_ENDS = "the minimum runtime that protects a running Workload ends"
 FEWER_PODS = f"its annotation {keys.MIN_PARALLELISM} is"
 OF_AUTHOR = (LESS_REQUESTED, FEWER_PODS, "it does not request")  # how a change of the Job itself begins
@@ -214,8 +215,15 @@ def _waits_for_quota(found: Judgement) -> Text:
         return f"{_requests_more(found, lacking)}.", (_release(found, lacking),)
     kept = "; what is released is kept for it" if found.promise is not None else ""
     sentence = f"{_requests_more(found, lacking)}{kept}."
-    of_quota = [change + _for_others(found) for change in (_release(found, lacking), *_limits_raised(found))]
+    release = _release(found, lacking) + (LESS_WITH_VICTIMS if _has_some_victims(found) else "")
+    of_quota = [change + _for_others(found) for change in (release, *_limits_raised(found))]
     return sentence, (*of_quota, *_by_preemption(found))
+
+
+def _has_some_victims(found: Judgement) -> bool:
+    """Whether it may preempt others, which do not suffice alone."""
+    checks = found.evidence.preemptions if found.evidence is not None else ()
+    return any(check.verdict is PreemptionVerdict.NOT_ENOUGH and check.candidates for check in checks)
 
 
 def _own_released(found: Judgement, lacking: Sequence[FlavorEvidence]) -> list[str]:

@@ -47,3 +47,16 @@ def test_no_policy_is_advised_under_which_it_would_not_start() -> None:
     """What runs has the same priority and is older, so no value of withinClusterQueue lets it be stopped."""
     found = explained(job(), workload(requests={"cpu": "3"}), [holding("old", "4")])
     assert found.changes == ["running Workloads release 3 cpu of flavor f"]
+
+
+def test_who_may_preempt_a_part_of_it_needs_less_to_be_released() -> None:
+    """One cpu of `high` suffices: `low` is stopped then."""
+    above = cluster_queue(namespaceSelector={}, preemption={"withinClusterQueue": "LowerPriority"})
+    running = [holding("low", "2"), holding("high", "2", priority=9)]
+    found = explained(job(), workload(requests={"cpu": "3"}, priority=5), running, above=above)
+    assert found.changes == [
+        "running Workloads release 3 cpu of flavor f, or less if it can then preempt the rest",
+        "it gets a priority above 9",
+    ]
+    none = explained(job(), workload(requests={"cpu": "3"}), running, above=above)
+    assert none.changes[0] == "running Workloads release 3 cpu of flavor f"

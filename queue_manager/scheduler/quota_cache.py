@@ -474,9 +474,9 @@ class QuotaCache:
         self._active.clear()
         name = flavor.metadata.name
         if new is None:
-            self.state.flavors.pop(name, None)
+            self.state.drop_flavor(name)
         else:
-            self.state.flavors[name] = new
+            self.state.set_flavor(new)
         self._end_unusable_reservations()
         if old is None or new is None or old.spec != new.spec:
             self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])

@@ -76,7 +76,7 @@ class SchedulerState:
         self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
         # By uid of the preemptor, how often it has preempted which others of no lower priority, by uid.
         self.preempted: dict[str, Counter[str]] = {}
-        self.changes = 0  # of quotas, holdings and reservations
+        self.changes = 0  # of quotas, flavors, holdings and reservations
         self._unready: set[str] = set()  # uids of holdings that are not PodsReady
         self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
@@ -84,12 +84,12 @@ class SchedulerState:
 
     def set_queue(self, queue: ClusterQueue) -> None:
         """Add or update a ClusterQueue. Raises ValueError on a malformed quota."""
-        self.changes += 1
         name = queue.metadata.name
         known = self.queues.get(name)
         if known is not None and known.queue.spec == queue.spec:
             known.queue = queue
             return
+        self.changes += 1
         node = self.forest.set_queue(name, quotas_of(queue.spec.resource_groups), queue.spec.cohort_name)
         node.weight = weight_of(queue.spec.fair_sharing)
         if known is not None:
@@ -107,6 +107,16 @@ class SchedulerState:
         if self.queues.pop(name, None) is not None:
             self.forest.drop_queue(name)
             self._forget_if_unused(name)
+
+    def set_flavor(self, flavor: ResourceFlavor) -> None:
+        """Add or update a ResourceFlavor."""
+        self.changes += 1
+        self.flavors[flavor.metadata.name] = flavor
+
+    def drop_flavor(self, name: str) -> None:
+        """Remove a deleted ResourceFlavor."""
+        self.changes += 1
+        self.flavors.pop(name, None)
 
     def set_cohort(self, cohort: Cohort) -> None:
         """Add or update a Cohort. Raises ValueError on a malformed quota."""
@@ -292,10 +302,10 @@ class SchedulerState:
         return self._uncount(uid)
 
     def _uncount(self, uid: str) -> Holding | None:
-        self.changes += 1
         holding = self.holdings.pop(uid, None)
         if holding is None:
             return None
+        self.changes += 1
         self._unready.discard(uid)
         name = holding.cluster_queue
         counted = self._holdings_of[name].pop(uid)
@@ -366,8 +376,9 @@ class SchedulerState:
 
         Unless the preemptor was admitted, Workloads of the ClusterQueues that share its quota can be tried again.
         """
-        self.changes += 1
-        return self.reservations.pop(uid, None)
+        reservation = self.reservations.pop(uid, None)
+        self.changes += reservation is not None
+        return reservation
 
     def forget(self, uid: str) -> Reservation | None:
         """Forget a finished or deleted Workload as a preemptor. Returns its reservation."""

@@ -246,3 +246,18 @@ def test_a_pod_set_leaves_the_flavor_that_a_later_one_needs(running, starts):
         usage = {FlavorResource("b", "cpu"): cpu * 1000}
         s.hold(Holding(one.uid, one.key, "cq", one.queue, usage, admitted=True, ends_by=at(ends)))
     assert promised(s, of_pod_sets(("first", "4", ""), ("second", "2", "a"))) == starts
+
+
+def test_a_promise_is_found_anew_when_the_flavors_change_and_only_then():
+    """What does not concern the quota tree leaves it as it is: refusals, and updates that change nothing."""
+    s = state()
+    run(s, "r", 8, ends=100)
+    before = s.changes
+    s.set_queue(cluster_queue(quotas={"default": {"cpu": "10"}}))
+    s.release("uid-other")
+    s.end_reservation("uid-other")
+    assert s.changes == before
+    s.set_flavor(flavor("default", nodeLabels={"zone": "a"}))
+    assert s.changes == before + 1
+    s.drop_flavor("default")
+    assert s.changes == before + 2

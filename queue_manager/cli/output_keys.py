@@ -134,6 +134,7 @@ MEANINGS = {
     "used": "quota in use, with what is borrowed",
     "nominal": "nominal quota",
     "borrowed": "quota borrowed from the cohort",
+    "overQuota": "quota in use that neither is its own nor can be borrowed: a quota or the cohort was changed",
     "borrowingLimit": "most that it may borrow; null without limit",
     "lentAtLeast": "lower bound of what it lends",
     "lentAtMost": "upper bound of what it lends",

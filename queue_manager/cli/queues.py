@@ -52,7 +52,9 @@ def quota(row: QuotaRow) -> str:
 
 
 def shares(row: QuotaRow) -> list[str]:
-    """Return `borrowed 1 of 4`, `lent 2`: amounts borrowed from and lent to the cohort, with limits if set."""
+    """Return `borrowed 1 of 4`, `lent 2`: amounts borrowed from and lent to the cohort, with limits if set; before them
+    `3 over quota`.
+    """
 
     def read(quantity: str) -> str:
         return readable(row.resource, quantity)
@@ -60,7 +62,8 @@ def shares(row: QuotaRow) -> list[str]:
     least, most = read(row.lent_at_least), read(row.lent_at_most)
     lent = most if least == most else f"{least}-{most}"
     kinds = (("borrowed", read(row.borrowed), row.borrowing_limit), ("lent", lent, row.lending_limit))
-    return [
+    over = [f"{read(row.over_quota)} over quota"] if row.over_quota != "0" else []
+    return over + [
         f"{name} {share}{f' of {read(limit)}' if limit is not None else ''}"
         for name, share, limit in kinds
         if share != "0" or limit is not None

@@ -47,7 +47,8 @@ UNLISTED = "Unlisted"  # of one that a manager has from a file, or that the user
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The quota of one resource in one flavor. Quantities are written as in the API ("1500m", "2Gi"); no limit is None.
 
-    `used` includes the borrowed amount. `lent` is given by two bounds, see the module.
+    `used` includes the borrowed amount, and `over_quota`, which no other queue can lend: a quota or the cohort was changed
+    while Workloads ran. `lent` is given by two bounds, see the module.
     """
 
     flavor: str
@@ -55,6 +56,7 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     used: str
     nominal: str
     borrowed: str = "0"
+    over_quota: str = "0"
     borrowing_limit: str | None = None
     lent_at_least: str = "0"
     lent_at_most: str = "0"
@@ -316,12 +318,15 @@ def _quota(
     borrowed = sum(one.borrowed.get(fr, 0) for one in members)
     own = member.spare.get(fr, 0)
     others = of_cohorts + sum(one.spare.get(fr, 0) for one in members) - own
+    excess = max(0, member.used.get(fr, 0) - amount(fr.resource, quota.nominal_quota))
+    of_others = min(member.borrowed.get(fr, 0), others)
     return QuotaRow(
         flavor=fr.flavor,
         resource=fr.resource,
         used=text(fr.resource, member.used.get(fr, 0)),
         nominal=_text(quota.nominal_quota),
-        borrowed=text(fr.resource, member.borrowed.get(fr, 0)),
+        borrowed=text(fr.resource, of_others),
+        over_quota=text(fr.resource, excess - of_others),
         borrowing_limit=None if quota.borrowing_limit is None else _text(quota.borrowing_limit),
         lent_at_least=text(fr.resource, max(0, min(borrowed - others, own))),
         lent_at_most=text(fr.resource, min(borrowed, own)),

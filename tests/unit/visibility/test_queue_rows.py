@@ -187,6 +187,25 @@ def test_a_quota_that_other_queues_reduce_is_explained(cpu: str, others: int, ex
     assert cells.remainder(rows) == (says if explained else "")
 
 
+@pytest.mark.parametrize(
+    ("cohort_name", "others", "cells_of_a"),
+    [
+        ("", [], "cpu ██████████ 7/4, 3 over quota"),
+        ("all", [], "cpu ██████████ 7/4, 3 over quota"),
+        ("all", ["1"], "cpu ██████████ 7/4, 2 over quota, borrowed 1"),
+        ("all", ["1", "2"], "cpu ██████████ 7/4, borrowed 3"),
+    ],
+)
+def test_what_no_other_queue_can_lend_is_over_quota(cohort_name: str, others: list[str], cells_of_a: str) -> None:
+    """As after a change of the cohort, or of a quota."""
+    queues = [cluster_queue("a", quotas={"f": {"cpu": "4"}}, cohortName=cohort_name)]
+    queues += [
+        cluster_queue(f"b{number}", quotas={"f": {"cpu": cpu}}, cohortName="all") for number, cpu in enumerate(others)
+    ]
+    rows = queue_rows(queues, [], [holder("a", "7")], at(0))
+    assert cells.quotas(rows[0]) == cells_of_a
+
+
 def test_the_own_quota_of_a_cohort_is_named_below_the_queues_that_share_it() -> None:
     quota = {"f": {"cpu": "4", "memory": "24105Mi"}}
     cohorts = [cohort("team", quotas=quota), cohort("bare"), cohort("else", quotas=quota)]

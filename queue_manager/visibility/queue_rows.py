@@ -47,8 +47,8 @@ UNLISTED = "Unlisted"  # of one that a manager has from a file, or that the user
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The quota of one resource in one flavor. Quantities are written as in the API ("1500m", "2Gi"); no limit is None.
 
-    `used` includes the borrowed amount, and `over_quota`, which no other queue can lend: a quota or the cohort was changed
-    while Workloads ran. `lent` is given by two bounds, see the module.
+    `used` includes the borrowed amount, and `over_quota`, which no other queue can lend: a quota or the cohort was
+    changed while Workloads ran. `lent` is given by two bounds, see the module.
     """
 
     flavor: str

@@ -70,6 +70,8 @@ def deletions_in_use(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         users = [meta.name for meta in naming if meta.deletion_timestamp is None]
         if users:
             wait = f"ClusterQueue {_first(users)} no longer names it"
+            if running := [str(each.metadata.key) for each in snapshot.workloads or () if name in _flavors_held(each)]:
+                wait += f"; quota of it is used by Workload {_first(running)}, and counts nowhere afterwards"
             edits = "; ".join(f"kubectl edit clusterqueue {user}" for user in users)
             yield _in_use(f"resourceflavor/{name}", flavor, wait, f"{edits}: take it out of spec.resourceGroups")
 
@@ -132,6 +134,13 @@ def _queue_held(workload: Workload) -> str:
     """The ClusterQueue in which the Workload holds quota; "" if it holds none."""
     admission = workload.status.admission
     return admission.cluster_queue if admission is not None and not workload.is_true(FINISHED) else ""
+
+
+def _flavors_held(workload: Workload) -> set[str]:
+    """The flavors of which the Workload holds quota."""
+    admission = workload.status.admission if not workload.is_true(FINISHED) else None
+    pod_sets = admission.pod_set_assignments if admission is not None else ()
+    return {flavor for each in pod_sets for flavor in each.flavors.values()}
 
 
 def _waiting_in(name: str, snapshot: ClusterSnapshot) -> list[str]:

@@ -25,6 +25,7 @@ from queue_manager.api.types import (
     FlavorQuotas,
     LocalQueue,
     LocalQueueSpec,
+    PodSetAssignment,
     QueueStatus,
     RequeueHistory,
     RequeueState,
@@ -164,6 +165,8 @@ RETRIED = workload(requeue_state=RequeueState(count=3))
 HOLDING = workload(true("QuotaReserved"), job="gone", admission=Admission(cluster_queue="cq"))
 
 LENDER = cluster_queue("other", nominal="2", cohort="all")
+
+IN_DEFAULT = Admission(cluster_queue="cq", pod_set_assignments=(PodSetAssignment(flavors={"cpu": "default"}),))
 
 FOUND = {
     "a LocalQueue without ClusterQueue": (
@@ -343,6 +346,18 @@ FOUND = {
     "a deleted flavor that a ClusterQueue names": (
         {"flavors": [deleted(ResourceFlavor, 0, name="default", finalizers=(FINALIZER,))]},
         ("warning", "DeletionInUse", "resourceflavor/default", "which ends when ClusterQueue cq no longer names it."),
+    ),
+    "a deleted flavor in which Workloads run": (
+        {
+            "flavors": [deleted(ResourceFlavor, 0, name="default", finalizers=(FINALIZER,))],
+            "workloads": [workload(true("QuotaReserved"), admission=IN_DEFAULT)] * 2,
+        },
+        (
+            "warning",
+            "DeletionInUse",
+            "resourceflavor/default",
+            "; quota of it is used by Workload team/w and 1 more, and counts",
+        ),
     ),
     "a Workload that holds quota for a Job that is gone": (
         {"workloads": [HOLDING]},

@@ -32,6 +32,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from math import inf
+from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
@@ -48,6 +49,17 @@ from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info
 
 Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingWorkloads._order
+
+
+class RefusedHead(NamedTuple):
+    """The first Workload of a StrictFIFO queue, which was refused. `preempts`: it waits for its victims. `never`: it
+    can never fit.
+    """
+
+    key: Key
+    why: PendingReason
+    preempts: bool
+    never: bool
 
 
 class PendingWorkloads:
@@ -71,12 +83,9 @@ class PendingWorkloads:
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = ParkedShapes(self._shapes)
         self._parked_workloads = 0  # how many are in parked shapes
-        self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
-        self._blocked_because: PendingReason | None = None  # why it was refused
-        self._blocked_last: Key | None = None  # the last head that was refused
-        self._is_blocked_by_preemptor = False
+        self._refused_head: RefusedHead | None = None  # StrictFIFO: the last one, while it is pending
+        self._is_blocked = False  # by that one: nothing has changed since it was refused
         self._leader: Key | None = None  # StrictFIFO, past usage: first until a higher priority comes, see `_first`
-        self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         # BestEffortFIFO, backfilling: the first that found no quota, until it is admitted, refused otherwise or gone.
         self.waiting_head: Info | None = None
         # StrictFIFO: the head whose quota is kept from other queues, until it is admitted, refused otherwise or gone.
@@ -129,10 +138,26 @@ class PendingWorkloads:
         """Whether another Workload, which was refused, blocks this one in a StrictFIFO queue."""
         return self.blocked_by not in (None, key)
 
+    @property
+    def blocked_by(self) -> Key | None:
+        """The first Workload of a StrictFIFO queue, if it was refused and nothing has changed since."""
+        return self._refused_head.key if self._is_blocked and self._refused_head is not None else None
+
+    @property
+    def never(self) -> PendingReason | None:
+        """The refusal of a first Workload that can never fit, also while it is tried again."""
+        head = self._refused_head
+        return head.why if head is not None and head.never else None
+
+    @property
+    def _is_blocked_by_preemptor(self) -> bool:
+        return self._is_blocked and self._refused_head is not None and self._refused_head.preempts
+
     def refusal(self, key: Key) -> PendingReason | None:
         """Why this Workload was refused, if nothing has changed since then. None for one that waits for victims."""
-        if key == self.blocked_by:
-            return None if self._is_blocked_by_preemptor else self._blocked_because
+        head = self._refused_head
+        if head is not None and key == self.blocked_by:
+            return None if head.preempts else head.why
         info = self._where.get(key)
         shape = self._shape_of(info) if info is not None and self._in_shape(key) else None
         refusal = shape.parked_for if shape is not None else None
@@ -202,10 +227,8 @@ class PendingWorkloads:
             return None
         self._kept_back.pop(key, None)
         self._leader = None if self._leader == key else self._leader
-        if self.blocked_by == key:
-            self._unblock()
-        if self._blocked_last == key:
-            self._blocked_last = self.never = None
+        if self._refused_head is not None and self._refused_head.key == key:
+            self._refused_head, self._is_blocked = None, False
         if self._withheld is not None and self._withheld[0] == key:
             self._withhold(None)
         if self.waiting_head is not None and self.waiting_head.key == key:
@@ -364,12 +387,11 @@ class PendingWorkloads:
             self._refused[key] = why
         elif self.strategy == STRICT_FIFO:
             self._withhold((key, withheld) if withheld is not None else None)
-            former, self._blocked_last = self._blocked_last, key
-            if former is not None and former != key and former in self._where:
-                self._reclassified.append(former)
-            self.blocked_by, self._blocked_because, self.never = key, why, why if never else None
-            self._is_blocked_by_preemptor = retry is Retry.PREEMPTION
-            self._leader = key if self._is_blocked_by_preemptor else None
+            former, preempts = self._refused_head, retry is Retry.PREEMPTION
+            if former is not None and former.key != key:
+                self._reclassified.append(former.key)
+            self._refused_head, self._is_blocked = RefusedHead(key, why, preempts, never), True
+            self._leader = key if preempts else None
         elif retry is Retry.PREEMPTION:
             self.remove(key)
             self._where[key] = info
@@ -403,7 +425,7 @@ class PendingWorkloads:
         kept_back, self._kept_back = self._kept_back, {}
         released = self.blocked_by in kept_back
         if released:
-            self._unblock()
+            self._is_blocked = False
         for key in kept_back:
             shape = self._shape_of(self._where[key]) if self._in_shape(key) else None
             if shape is not None and shape.is_refused_for(key):
@@ -477,7 +499,7 @@ class PendingWorkloads:
         """Have those of this turn tried again that were refused, so that their messages are brought up to date."""
         head = self._where.get(self.blocked_by) if self.blocked_by is not None else None
         if head is not None and turn_of(head.uid) == turn and not self._is_blocked_by_preemptor:
-            self._unblock()
+            self._is_blocked = False
         for shape in self._parked.of_turn(turn):
             self._release(shape)
 
@@ -494,10 +516,6 @@ class PendingWorkloads:
             if first is not None:
                 self._push_shape(shape.key, first)
 
-    def _unblock(self) -> None:
-        self.blocked_by = None
-        self._is_blocked_by_preemptor = False
-
     def requeue_inadmissible(self, now: datetime, reach: Reach | None = None, *, preemptors: bool = True) -> bool:
         """After a change, activate every Workload that is not delayed. True if at least one became active.
 
@@ -508,7 +526,7 @@ class PendingWorkloads:
         if self._is_blocked_by_preemptor and not preemptors:
             return False
         released = self.blocked_by is not None
-        self._unblock()
+        self._is_blocked = False
         released = (preemptors and self._preempting.retry()) or released
         if reach is None:
             released = self._release_all() or bool(self._refused) or released
@@ -525,7 +543,7 @@ class PendingWorkloads:
             self.strategy, self.pass_by = strategy, pass_by
             self._leave_head()
             self._withhold(None)
-            self._leader = self._blocked_last = self.never = None
+            self._leader = self._refused_head = None
             preempting, self._preempting = self._preempting, Preemptors()
             for info in preempting:
                 self._enter(info)
@@ -543,7 +561,7 @@ class PendingWorkloads:
             self.waiting_head, self._shortest_first = None, False
             self._withhold(None)
             self._usage = usage
-            self._unblock()
+            self._is_blocked = False
             for info in members:
                 self._enter(info)
         self._usage = usage

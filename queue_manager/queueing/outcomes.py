@@ -100,7 +100,7 @@ def _release_other_flavors(state: SchedulerState, queues: Queues, decision: Admi
     """Before a decision is applied, record that others are to be tried if it does not use what was kept for it."""
     before = state.reservations.get(decision.info.uid)
     if before is not None and before.usage != decision.assignment.usage:
-        queues.retry_at_rest(state.relatives(decision.cluster_queue))
+        queues.retry_when_idle(state.relatives(decision.cluster_queue))
 
 
 def restore_reservations(state: SchedulerState, queues: Queues, now: datetime) -> None:
@@ -209,11 +209,11 @@ def requeue_after_cycle(
     again, without_preemptors = _retried_after(ended)
     requeue(sorted(again.union(*(cycle.concerned_by(state, each) for each in takers))), preemptors=True)
     requeue(sorted(without_preemptors), preemptors=False)
-    _retry_at_rest(state, queues, takers, backfills=backfills)
+    _retry_when_idle(state, queues, takers, backfills=backfills)
     return bool(again or without_preemptors)
 
 
-def _retry_at_rest(
+def _retry_when_idle(
     state: SchedulerState, queues: Queues, decided: Iterable[Admit | Preempt], *, backfills: bool
 ) -> None:
     """Record who is to be tried again because of the admissions and preemptions of a cycle, once no other head is left.
@@ -230,9 +230,9 @@ def _retry_at_rest(
             around = state.relatives(each.cluster_queue)
             moved = backfills and any(_may_delay_head(state, queues, name, each) for name in around)
             several = list(filter(state.has_several_flavors, around))
-            queues.retry_at_rest(around if moved else several, kept_back_only=True)
-            queues.retry_at_rest(name for name in around if name in withholding and _may_withhold_less(state, name))
-        queues.retry_at_rest(cycle.with_more_victims(state, each))
+            queues.retry_when_idle(around if moved else several, kept_back_only=True)
+            queues.retry_when_idle(name for name in around if name in withholding and _may_withhold_less(state, name))
+        queues.retry_when_idle(cycle.with_more_victims(state, each))
 
 
 def _may_withhold_less(state: SchedulerState, name: str) -> bool:
@@ -255,13 +255,13 @@ def heads(
     state: SchedulerState, queues: Queues, is_tried: Callable[[str], bool], now: datetime
 ) -> list[tuple[str, Info]]:
     """(ClusterQueue, head) for each ClusterQueue with a Workload to try. If none has one: for those that
-    `Queues.retry_at_rest` has recorded, or in which Workloads were kept back for a head that has left.
+    `Queues.retry_when_idle` has recorded, or in which Workloads were kept back for a head that has left.
     """
     found = _heads_within_reach(state, queues, is_tried, now)
     if found:
         return found
-    queues.retry_at_rest(state.relatives_of_all(queues.take_changed_heads()), kept_back_only=True)
-    again = queues.take_at_rest()
+    queues.retry_when_idle(state.relatives_of_all(queues.take_changed_heads()), kept_back_only=True)
+    again = queues.take_for_idle()
     if not again:
         return []
     requeue_within_reach(state, queues, [name for name, kept in again.items() if not kept], now, preemptors=False)

@@ -49,7 +49,7 @@ class Queues:
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
         self._changed_heads: list[str] = []  # ClusterQueues without a Workload to try whose waiting head has changed
         self._withholding: dict[str, None] = {}  # ClusterQueues whose first may withhold quota: see `withholding_heads`
-        self._at_rest: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
+        self._when_idle: dict[str, bool] = {}  # ClusterQueues to try again; True: only those that were kept back
         self._reclassified: list[Key] = []  # Workloads: see `take_reclassified`
         self._tries: Counter[Key] = Counter()  # of preemptors, since `forget_tries`
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
@@ -290,19 +290,19 @@ class Queues:
         left, self._changed_heads = self._changed_heads, []
         return left
 
-    def retry_at_rest(self, names: Iterable[str], *, kept_back_only: bool = False) -> None:
+    def retry_when_idle(self, names: Iterable[str], *, kept_back_only: bool = False) -> None:
         """Record that refused Workloads of these ClusterQueues are to be tried again when no other head is left: so
         however many are admitted before, each of them is tried once. `kept_back_only`: those that were refused since
         they would delay a head.
         """
         for name in names:
-            self._at_rest[name] = kept_back_only and self._at_rest.get(name, True)
+            self._when_idle[name] = kept_back_only and self._when_idle.get(name, True)
 
-    def take_at_rest(self) -> dict[str, bool]:
-        """By ClusterQueue, what `retry_at_rest` has recorded since this was asked before: whether only those are
+    def take_for_idle(self) -> dict[str, bool]:
+        """By ClusterQueue, what `retry_when_idle` has recorded since this was asked before: whether only those are
         concerned that were kept back.
         """
-        taken, self._at_rest = self._at_rest, {}
+        taken, self._when_idle = self._when_idle, {}
         return taken
 
     def release_kept_back(self, names: Iterable[str]) -> None:

@@ -68,6 +68,6 @@ def test_a_change_after_which_nobody_is_tried_is_found(monkeypatch: pytest.Monke
 
 def test_one_that_was_kept_back_and_is_not_tried_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its head is gone, or starts later than promised."""
-    monkeypatch.setattr(Queues, "take_at_rest", lambda queues: {})
+    monkeypatch.setattr(Queues, "take_for_idle", lambda queues: {})
     found = states_at_rest(range(3_300, 3_300 + BATCH), store_with_heads)
     assert any(after != before for _, before, after in found if not before.stopping)

@@ -58,6 +58,7 @@ class PlannedUsage:
         self._by_root: dict[QuotaNode, list[Reservation]] = {}  # by root, `_claims` since the last change
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
         self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
+        self._planned_below: dict[QuotaNode, dict[str, Reservation]] = {}  # the same by root
         self._held: dict[str, list[tuple[QuotaNode, Usage]]] = {}  # by all victims of a planned one, as far as asked
         self._withheld: list[tuple[QuotaNode, Usage]] = []  # until the cycle ends
         self._withheld_by_blocking: list[tuple[QuotaNode, Usage]] = []  # as long as these block their StrictFIFO queues
@@ -68,9 +69,7 @@ class PlannedUsage:
         for reservation in self._state.reservations.values():
             if self._is_concerned(reservation.cluster_queue):
                 self.plan(reservation._replace(victims=self._stopping(reservation)))
-        for reservation in self._planned.values():
-            root = self._state.queues[reservation.cluster_queue].node.root
-            self._standing.setdefault(root, []).append(reservation)
+        self._standing = {root: list(planned.values()) for root, planned in self._planned_below.items()}
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -133,7 +132,8 @@ class PlannedUsage:
         """The preemptors that would borrow from this ClusterQueue, which can always reclaim."""
         if not can_always_reclaim(self._state.queues[node.name]):
             return frozenset()
-        return frozenset(uid for uid, r in self._planned.items() if borrows_from(self._state, r, node))
+        around = self._planned_below.get(node.root, {})
+        return frozenset(uid for uid, r in around.items() if borrows_from(self._state, r, node))
 
     def free_now(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The amount that is available now, whatever is kept for preemptors."""
@@ -146,9 +146,9 @@ class PlannedUsage:
         A cohort counts only what its members use above their local quota, so only that much of a reservation is there.
         """
         reserved: dict[QuotaNode, Amounts] = {}
-        for reservation in self._planned.values():
+        for reservation in self._planned_below.get(root, {}).values():
             node = self._state.queues[reservation.cluster_queue].node
-            for fr in needs if node.root is root else ():
+            for fr in needs:
                 amount = reservation.usage.get(fr, 0)
                 for each in node.path():
                     if amount <= 0:
@@ -244,6 +244,7 @@ class PlannedUsage:
         if queue is None or reservation.info.uid in self._state.holdings:
             return
         self._planned[reservation.info.uid] = reservation
+        self._planned_below.setdefault(queue.node.root, {})[reservation.info.uid] = reservation
         self._remove([uid for uid in reservation.victims if uid not in self._victims])
         self._victims.update(reservation.victims.keys())
         self._separate(queue.node)
@@ -257,6 +258,7 @@ class PlannedUsage:
             return None
         self._held.pop(preemptor, None)
         node = self._state.queues[reservation.cluster_queue].node
+        del self._planned_below[node.root][preemptor]
         node.remove_all(reservation.usage)
         self._by_root.clear()
         self._victims.subtract(reservation.victims.keys())
@@ -415,9 +417,8 @@ class PlannedUsage:
             return []
         known = self._by_root.get(root)
         if known is None:
-            found = (r for r in self._planned.values() if r.victims)
-            here = (r for r in found if self._state.queues[r.cluster_queue].node.root is root)
-            known = self._by_root[root] = sorted(here, key=lambda r: r.retry_order)
+            found = (r for r in self._planned_below.get(root, {}).values() if r.victims)
+            known = self._by_root[root] = sorted(found, key=lambda r: r.retry_order)
         return known
 
     def _swap(self, path: list[QuotaNode]) -> None:

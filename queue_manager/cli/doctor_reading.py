@@ -133,9 +133,8 @@ class _ObservedTransport(Relay):
     async def request(self, request: Request) -> Response:
         sent = SystemClock().now()
         response = await super().request(request)
-        dates = [value for name, value in response.headers.items() if name.lower() == "date"]
-        if dates:
-            self._clock.observe(dates[0], sent, SystemClock().now())
+        if date := response.header("date"):
+            self._clock.observe(date, sent, SystemClock().now())
         return response
 
 

@@ -39,7 +39,7 @@ class LeaseReading:
         if not answer.is_ok:
             self.all_read = self.all_read and answer.status == HTTPStatus.NOT_FOUND
             return False
-        self.now = _date({key.lower(): value for key, value in answer.headers.items()}.get("date", "")) or self.now
+        self.now = _date(answer.header("date")) or self.now
         self.leases.append(lease_facts(msgspec.json.decode(answer.body)))
         return is_renewed(self.leases[-1], self.now)
 

@@ -30,11 +30,15 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """The complete response. Header names are in upper or lower case."""
+    """The complete response. Header names are in upper or lower case; a repeated header may be joined to one value."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def header(self, name: str) -> str:
+        """The value of the header `name`, in lower case; "" without it."""
+        return next((value for key, value in self.headers.items() if key.lower() == name), "")
 
     @property
     def is_ok(self) -> bool:

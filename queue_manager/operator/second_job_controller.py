@@ -99,6 +99,6 @@ def other_writer(job: bytes, since: datetime) -> str:
 def _date(answer: Response) -> datetime | None:
     """Return the time in the Date header of a response."""
     try:
-        return parsedate_to_datetime(answer.headers["Date"]).astimezone(UTC)
-    except (KeyError, ValueError):
+        return parsedate_to_datetime(answer.header("date")).astimezone(UTC)
+    except ValueError:
         return None

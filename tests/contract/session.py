@@ -273,9 +273,9 @@ def _decoded(body: bytes) -> Json:
         return body.decode("utf-8", "replace")
 
 
-def _warnings(headers: Any) -> list[str]:
+def _warnings(headers: Mapping[str, str]) -> list[str]:
     """The texts of the Warning headers, which a server may send as several headers or as one."""
-    values = headers.getall("Warning", []) if hasattr(headers, "getall") else []
+    values = [value for name, value in headers.items() if name.lower() == "warning"]
     texts: list[str] = []
     for value in values:
         rest = value

@@ -87,6 +87,8 @@ REQUESTS: list[tuple[str, str, Json, dict[str, Any]]] = [
     ("GET", C + "/", None, {}),
     ("GET", "/api/v1//configmaps", None, {}),
     ("POST", C, config_map(), {"fieldManager": "é\n\t" + "x" * 128}),
+    ("DELETE", C + "/.", None, {}),
+    ("GET", C + "/a%25b", None, {}),
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from queue_manager.local.server.large_writes import LargeWrites
 from queue_manager.local.server.listing import list_objects, version
 from queue_manager.local.server.namespace_finalize import finalize
 from queue_manager.local.server.pod_subresources import PodSubresources
-from queue_manager.local.server.request_info import Call, CallTarget, parse_path
+from queue_manager.local.server.request_info import Call, CallTarget, check_name, parse_path
 from queue_manager.local.server.response_encoding import ResponseView
 from queue_manager.local.server.watch import Watch
 from queue_manager.local.server.writing import Writer
@@ -202,6 +202,7 @@ class ApiServer:
     # --- verbs ---------------------------------------------------------------------------------------------
 
     def _verb(self, call: Call) -> Response | Stream:
+        check_name(call.name)
         if call.subresource:
             return self._subresource(call)
         return self._object(call)

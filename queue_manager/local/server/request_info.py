@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from job_controller.api_rules.field_errors import FieldError, invalid, not_supported, too_long
+from job_controller.go_text import quote
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import Resource
 from queue_manager.local import status_errors
@@ -48,6 +49,14 @@ def parse_path(path: str) -> CallTarget | None:
     if len(rest) > 3 or not all(rest):
         return None
     return CallTarget(group, version, namespace, *rest, *("",) * (3 - len(rest)))
+
+
+def check_name(name: str) -> None:
+    """Raise StatusError for the name of an object that no URL path can hold."""
+    if name in (".", ".."):
+        raise status_errors.bad_request(f"Name parameter invalid: {quote(name)}: may not be '{name}'")
+    if "%" in name:
+        raise status_errors.bad_request(f"Name parameter invalid: {quote(name)}: may not contain '%'")
 
 
 @dataclass(slots=True)

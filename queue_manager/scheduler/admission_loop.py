@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 
-from queue_manager.api import event_reasons, messages, policy_values, reasons
+from queue_manager.api import event_reasons, messages, reasons
 from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import job_name
@@ -27,7 +27,6 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.equal_workloads import PendingReason
-from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
 from queue_manager.queueing.queue_set import MOST_TRIES
 from queue_manager.scheduler.cycle_metrics import CycleMetrics
 from queue_manager.scheduler.cycle_trail import CycleTrail
@@ -44,6 +43,8 @@ from queue_manager.scheduling.workload_info import Info
 log = logging.getLogger(__name__)
 
 ENDLESS_TRIES = "preemptors were tried again and again, and nothing changed; they wait for a second"
+WAITING_FOR_PODS = PendingReason(reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
+WAITING_BEHIND = PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
 
 
@@ -182,7 +183,7 @@ class Scheduler:
         again.
         """
         if not info.preempting and info.uid not in self._quota_cache.state.reservations:
-            self._reasons.report(info, _wait_for_pods)
+            self._reasons.report(info, WAITING_FOR_PODS)
 
     def _is_blocked_by_pods(self) -> bool:
         return outcomes.is_blocked_by_pods(self._quota_cache.state, block_admission=self._settings.block_admission)
@@ -251,39 +252,16 @@ class Scheduler:
         if refusal.retry is not Retry.NEXT_CYCLE:
             self._report(refusal)
         for info in ended.behind:
-            self._reasons.report(info, _wait_behind)
+            self._reasons.report(info, WAITING_BEHIND)
         return ended
 
     def _report(self, refusal: Refuse) -> None:
-        never = refusal.reason in NEVER_FITS_REASONS
-
-        def refuse(draft: Draft) -> None:
-            before = len(draft.events)
-            if waits(draft.workload):
-                transitions.refuse(draft, refusal.reason, refusal.message, refusal.info.requests)
-            if len(draft.events) > before and never and self._is_strict(refusal.cluster_queue):
-                text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
-                draft.event("Warning", event_reasons.NEVER_FITS, text)
-
-        self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
-
-    def _is_strict(self, cluster_queue: str) -> bool:
-        pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
-        return pending is not None and pending.strategy == policy_values.STRICT_FIFO and not pending.pass_by
+        why = PendingReason(refusal.reason, refusal.message)
+        self._reasons.report(refusal.info, why, requests=refusal.info.requests)
 
 
 def _backfilling(settings: WorkloadSettings) -> Backfilling | None:
     return Backfilling(settings.backfill) if settings.backfill is not None else None
-
-
-def _wait_for_pods(draft: Draft) -> None:
-    if waits(draft.workload):
-        transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
-
-
-def _wait_behind(draft: Draft) -> None:
-    if waits(draft.workload):
-        transitions.block(draft, reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
 
 
 def _is_named_for_job(workload: Workload) -> bool:

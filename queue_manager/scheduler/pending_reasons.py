@@ -22,9 +22,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from queue_manager.api import condition_types, event_reasons, messages, reasons
+from queue_manager.api import condition_types, event_reasons, messages, policy_values, reasons
 from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
@@ -32,7 +31,6 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
-from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.equal_workloads import PendingReason
@@ -52,20 +50,17 @@ class _Finding:
     """A reason of a pending Workload that is not written yet; a newer one replaces it."""
 
     info: Info
-    transition: Transition
+    why: PendingReason
+    requests: Mapping[str, Amounts] | None
     workload: Workload  # as of which the write was found to be necessary
-    refusal: PendingReason | None
     timer: asyncio.TimerHandle | None = None  # until a mere message is written; None: the write is queued
 
-    def is_like(self, workload: Workload, refusal: PendingReason | None) -> bool:
-        """Whether `refusal` would be written for the same cause and at the same time as this finding."""
-        if refusal is None or self.refusal is None or self.workload is not workload:
-            return False
-        kept = messages.KEPT_MESSAGES
-        if refusal.reason != self.refusal.reason or (refusal.message in kept) != (self.refusal.message in kept):
+    def is_like(self, workload: Workload, why: PendingReason) -> bool:
+        """Whether `why` would be written for the same cause and at the same time as this finding."""
+        if self.workload is not workload or _kind(why) != _kind(self.why):
             return False
         reserved = workload.condition(condition_types.QUOTA_RESERVED)
-        return reserved is None or reserved.message != refusal.message
+        return reserved is None or reserved.message != why.message
 
 
 class PendingReasons:
@@ -121,17 +116,14 @@ class PendingReasons:
         queues, key = self._quota_cache.queues, workload.metadata.key
         refusal, info = queues.refusal(key), queues.get(key)
         if refusal is not None and info is not None and workload.metadata.uid not in self._findings:
-            self.report(info, partial(_refuse, refusal=refusal, requests=info.requests), refusal=refusal)
+            self.report(info, refusal, requests=info.requests)
 
     def _correct(self, workload: Workload) -> None:
         """Write now what was found while another reason was being written, if that one has reached the cache."""
         finding = self._findings.get(workload.metadata.uid)
-        if finding is None or finding.timer is None or finding.refusal is None:
-            return
-        refusal = finding.refusal
-        if _reason(workload) != ("False", refusal.reason, refusal.message in messages.KEPT_MESSAGES):
+        if finding is not None and finding.timer is not None and _kind_written(workload) != _kind(finding.why):
             self._forget_finding(workload.metadata.uid)
-            self.report(finding.info, finding.transition, refusal=refusal)
+            self.report(finding.info, finding.why, requests=finding.requests)
 
     def _forget(self, uid: str) -> None:
         self._forget_finding(uid)
@@ -148,39 +140,63 @@ class PendingReasons:
     def report(
         self,
         info: Info,
-        transition: Transition,
+        why: PendingReason,
         cause: Cause = Cause.REASON,
-        refusal: PendingReason | None = None,
+        *,
+        requests: Mapping[str, Amounts] | None = None,
     ) -> None:
-        """Have `transition` written, which says why the Workload stays pending. `cause`: what led to a new reason.
+        """Have written why the Workload stays pending. `cause`: what led to a new reason.
 
-        `refusal`: the reason and message that `transition` writes, if no other field that it writes can have changed.
-        Most refusals repeat an earlier one with other numbers; they replace the one that is queued, without another
-        check.
+        `requests`: by pod set, of a Workload that was tried (`transitions.refuse`); without them, of one that was not
+        (`transitions.block`). Most refusals repeat an earlier one with other numbers; they replace the one that is
+        queued, without another check.
         """
         workload = self._workloads.by_uid(info.uid)
         if workload is None or info.uid in self._retry_timers:
             return
         known = self._findings.get(info.uid)
-        if known is not None and self._period > 0 and known.is_like(workload, refusal):
-            known.info, known.transition = info, transition
+        if known is not None and self._period > 0 and known.is_like(workload, why):
+            known.info, known.why, known.requests = info, why, requests
             return
+        finding = _Finding(info, why, requests, workload)
         draft = Draft(workload, self._runtime.clock.now())
-        transition(draft)
-        finding = _Finding(info, transition, workload, refusal)
+        self._apply(finding, draft)
         if not draft.changed and info.uid in self._begun:
             self._write_later(finding)  # the cache does not have what is being written
         elif not draft.changed:
             self._forget_finding(info.uid)
             self._writer.withdraw(info.key, SLOT)
-        elif self._period <= 0 or _reason(draft.workload) != _reason(workload):
+        elif self._period <= 0 or _kind_written(draft.workload) != _kind_written(workload):
             self._forget_finding(info.uid)
             self._findings[info.uid] = finding
             self._write(finding, cause)
         elif known is not None and known.timer is None:  # its turn has come, and the write is queued
-            known.info, known.transition, known.workload, known.refusal = info, transition, workload, refusal
+            known.info, known.why, known.requests, known.workload = info, why, requests, workload
         else:
             self._write_later(finding)
+
+    def _apply(self, finding: _Finding, draft: Draft) -> None:
+        """Draft the conditions of a finding, unless the Workload is not pending, or not a preemptor, any more."""
+        info, why, requests = finding.info, finding.why, finding.requests
+        awaits_victims = why.reason == reasons.WAITING_FOR_PREEMPTED
+        if not waits(draft.workload) or (awaits_victims and info.uid not in self._quota_cache.state.reservations):
+            return
+        if requests is None:
+            transitions.block(draft, why.reason, why.message)
+            return
+        before = len(draft.events)
+        transitions.refuse(draft, why.reason, why.message, requests)
+        if len(draft.events) > before and why.reason in NEVER_FITS_REASONS and (queue := self._blocked_queue(info)):
+            text = f"Can never be admitted, and blocks ClusterQueue {queue}: {why.message}"
+            draft.event("Warning", event_reasons.NEVER_FITS, text)
+
+    def _blocked_queue(self, info: Info) -> str:
+        """The StrictFIFO queue that this Workload blocks if it is refused; "" if others may pass it."""
+        queues = self._quota_cache.queues
+        local = queues.local_queues.get(info.queue)
+        pending = queues.cluster_queues.get(local.spec.cluster_queue) if local is not None else None
+        is_strict = pending is not None and pending.strategy == policy_values.STRICT_FIFO and not pending.pass_by
+        return local.spec.cluster_queue if local is not None and is_strict else ""
 
     def _write_later(self, finding: _Finding) -> None:
         uid = finding.info.uid
@@ -207,7 +223,7 @@ class PendingReasons:
             if self._findings.get(info.uid) is finding:  # from now on a newer one needs a write of its own
                 del self._findings[info.uid]
             self._begun.add(info.uid)
-            finding.transition(draft)
+            self._apply(finding, draft)
 
         def failed(error: Exception) -> None:
             self._begun.discard(info.uid)
@@ -216,7 +232,7 @@ class PendingReasons:
                 self._retry_after(info, self._rejections.record(self._workloads.by_uid(info.uid), error))
 
         component = event_reasons.SCHEDULER_COMPONENT
-        never = finding.refusal is not None and finding.refusal.reason in NEVER_FITS_REASONS
+        never = finding.why.reason in NEVER_FITS_REASONS
         self._writer.explain(workload, write, component, cause, slot=SLOT, failed=failed, never=never)
 
     def _retry_after(self, info: Info, seconds: float) -> None:
@@ -230,11 +246,6 @@ class PendingReasons:
         self._retry_timers[info.uid] = asyncio.get_running_loop().call_later(seconds, end)
 
 
-def _refuse(draft: Draft, *, refusal: PendingReason, requests: Mapping[str, Amounts]) -> None:
-    if waits(draft.workload):
-        transitions.refuse(draft, refusal.reason, refusal.message, requests)
-
-
 def next_turn(uid: str, period: float, now: float) -> float:
     """The next time at which a Workload may have a message refreshed: once per period, evenly spread over uids; `now`
     without a period.
@@ -242,8 +253,14 @@ def next_turn(uid: str, period: float, now: float) -> float:
     return now + (phase_of(uid) * period - now) % period if period > 0 else now
 
 
-def _reason(workload: Workload) -> tuple[str, str, bool] | None:
+def _kind(why: PendingReason) -> tuple[str, bool]:
+    """What makes a reason another one; the rest of its message may change without a new reason."""
+    return why.reason, why.message in messages.KEPT_MESSAGES
+
+
+def _kind_written(workload: Workload) -> tuple[str, bool] | None:
+    """The kind of the reason in the status; None without one."""
     reserved = workload.condition(condition_types.QUOTA_RESERVED)
-    if reserved is None:
+    if reserved is None or reserved.is_true:
         return None
-    return reserved.status, reserved.reason, reserved.message in messages.KEPT_MESSAGES
+    return _kind(PendingReason(reserved.reason, reserved.message))

@@ -30,6 +30,7 @@ from queue_manager.lifecycle import requeue_history, transitions
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.write_causes import Cause
+from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.outcomes import await_victims
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache
@@ -150,12 +151,9 @@ class Preemptions:
         if info.uid not in state.reservations:  # refused meanwhile, which is reported
             return
 
-        def wait(draft: Draft) -> None:
-            if waits(draft.workload) and info.uid in state.reservations:
-                transitions.refuse(draft, decision.reason, decision.message, info.requests)
-
         # Of one that has victims, not an explanation only: after a restart it is tried first because of this reason.
-        self._reasons.report(info, wait, Cause.PREEMPTION if decision.victims else Cause.REASON)
+        cause = Cause.PREEMPTION if decision.victims else Cause.REASON
+        self._reasons.report(info, PendingReason(decision.reason, decision.message), cause, requests=info.requests)
 
     async def _evict(self, decision: Preempt, victim: Victim) -> str:
         """Evict one victim. Return its uid if it holds no quota any more, which the cache may not show yet; else ""."""
@@ -174,7 +172,7 @@ class Preemptions:
             nonlocal evicted_for
             evicted_for, needed_by = None, state.needed_by(holding.uid, decision.info.uid)
             if needed_by is None:
-                self._undo(victim)
+                self._quota_cache.take_back_eviction(holding)
                 return
             before = draft.status
             self._preempt(draft, holding, needed_by)
@@ -191,7 +189,7 @@ class Preemptions:
             report(error, "a preemption could not be written", decision.info)
             state.take_back_reclaim(decision.info.uid, holding.uid)
             delay = self._rejections.record(workload, error)
-            asyncio.get_running_loop().call_later(delay, self._undo, victim)
+            asyncio.get_running_loop().call_later(delay, self._quota_cache.take_back_eviction, holding)
             return None
         if evicted_for is not None:
             if evicted_for.info.uid != decision.info.uid:
@@ -211,10 +209,6 @@ class Preemptions:
         text = messages.needed_by(needed_by.cluster_queue, needed_by.info.priority, reason, holding.cluster_queue)
         error = self._pod_error(draft.original)
         transitions.preempt(draft, reason, message, _priorities(holding, needed_by), text, error)
-
-    def _undo(self, victim: Victim) -> None:
-        self._quota_cache.take_back_eviction(victim.holding.uid)
-        self._quota_cache.requeue_inadmissible(self._quota_cache.state.relatives(victim.holding.cluster_queue))
 
     def _record(self, holding: Holding, needed_by: Reservation) -> None:
         labels = {"preempting_cluster_queue": needed_by.cluster_queue, "reason": needed_by.victims[holding.uid]}

@@ -203,12 +203,16 @@ class QuotaCache:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
 
-    def take_back_eviction(self, uid: str) -> None:
-        """Count a Workload again as its status says, because its eviction was decided but not written."""
-        self.state.mark_evicted(uid, evicted=False)
-        workload = self._workloads.by_uid(uid)
+    def take_back_eviction(self, victim: Holding) -> None:
+        """Count a Workload again as its status says, because its eviction was decided but not written.
+
+        Its cohort is tried again as after a release: it is a candidate for preemption again.
+        """
+        self.state.mark_evicted(victim.uid, evicted=False)
+        workload = self._workloads.by_uid(victim.uid)
         if workload is not None and reserves_quota(workload):
             self._hold(workload)
+        self._free(victim.cluster_queue)
 
     # --- queries ---
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -20,7 +20,6 @@ from queue_manager.api.keys import API_VERSION
 from queue_manager.api.types import Workload
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request, Response
-from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
@@ -61,24 +60,32 @@ class _Statuses(NoServer):
         return Response(200, {}, msgspec.json.encode({**tree, "apiVersion": API_VERSION, "kind": WORKLOADS.kind}))
 
 
+class _Recorded(PendingReasons):
+    """Records the message of each finding that is applied to a draft."""
+
+    drafts: list[str]
+
+    def _apply(self, finding, draft) -> None:
+        self.drafts.append(finding.why.message)
+        super()._apply(finding, draft)
+
+
 @dataclass
 class _Refused:
     """A pending Workload, and how often a refusal of it was applied to a draft."""
 
-    reasons: PendingReasons
+    reasons: _Recorded
     workload: Workload
     server: _Statuses
     writer: WorkloadWriter
-    drafts: list[str] = field(default_factory=list)
+
+    @property
+    def drafts(self) -> list[str]:
+        return self.reasons.drafts
 
     def refuse(self, message: str, reason: str = reasons.WAITING_FOR_QUOTA) -> None:
         found = info(self.workload)
-
-        def refuse(draft: Draft) -> None:
-            self.drafts.append(message)
-            transitions.refuse(draft, reason, message, found.requests)
-
-        self.reasons.report(found, refuse, Cause.REASON, PendingReason(reason, message))
+        self.reasons.report(found, PendingReason(reason, message), requests=found.requests)
 
 
 @asynccontextmanager
@@ -87,7 +94,8 @@ async def pending(period: float = 30.0) -> AsyncIterator[_Refused]:
     runtime = Runtime(server, virtual_clock(), Random(0))
     workloads = runtime.cache(WORKLOADS, Workload)
     writer = WorkloadWriter(runtime, settings, workloads)
-    found = PendingReasons(runtime, settings, QuotaCache(runtime, settings), writer, Rejections(runtime))
+    found = _Recorded(runtime, settings, QuotaCache(runtime, settings), writer, Rejections(runtime))
+    found.drafts = []
     waiting = _version(workload(), "1")
     workloads.reset([waiting, *(_version(workload(name), "1") for name in OTHERS)], 1)
     yield _Refused(found, waiting, server, writer)

@@ -42,7 +42,7 @@ def test_a_victim_that_was_evicted_for_another_reason_meanwhile_stays_evicted(ot
         quota_cache.state.mark_evicted(uid)
         workloads.reset([running(2, *others)], 2)
         assert quota_cache.state.holdings[uid].evicted
-        quota_cache.take_back_eviction(uid)
+        quota_cache.take_back_eviction(quota_cache.state.holdings[uid])
         assert quota_cache.state.holdings[uid].evicted == evicted
 
     run_virtual(scenario())

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from job_controller.model import Key
-from queue_manager.api import keys, messages, policy_values
+from queue_manager.api import keys, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.parked_shapes import Reach
 from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.scheduling.backfill import HeadOrder, WaitingHead
-from queue_manager.scheduling.cycle import Preempt, Refuse, WithholdingHead
+from queue_manager.scheduling.cycle import Preempt, Refuse, WithholdingHead, kept_back_for
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
 from queue_manager.scheduling.quota_tree import Usage
@@ -332,7 +332,7 @@ class Queues:
                 why,
                 never=never,
                 behind=behind,
-                kept_back=refusal.message in messages.KEPT_MESSAGES,
+                kept_back=kept_back_for(refusal) is not None,
                 withheld=refusal.withheld if isinstance(refusal, Refuse) else None,
                 demands=demands,
                 has_victims=isinstance(refusal, Preempt) and bool(refusal.victims),

@@ -60,6 +60,13 @@ class Retry(Enum):
     PREEMPTION = "preemption"  # when quota is released; applies to this Workload only
 
 
+class KeptFor(Enum):
+    """For whom quota is kept that a Workload could use else. The value is the message of its refusal."""
+
+    HEAD = messages.KEPT_FOR_HEAD_MESSAGE  # one that is ordered before it (backfilling)
+    FIRST = messages.KEPT_FOR_FIRST_MESSAGE  # the first one of a StrictFIFO queue
+
+
 class Admit(NamedTuple):
     """The Workload fits. The caller counts the assignment and writes it. `was_kept`: whether its quota was kept for it,
     which preempted others.
@@ -82,6 +89,7 @@ class Refuse(NamedTuple):
     skips_preemption: bool = False  # it could preempt, had others of this cycle not taken quota or victims
     unfit: Sequence[FlavorAttempt] | None = None  # flavors of which one must fit before it can start; None: unknown
     withheld: Nomination | None = None  # of one that blocks its StrictFIFO queue: the quota to keep from others
+    kept_for: KeptFor | None = None
 
 
 class Preempt(NamedTuple):
@@ -175,10 +183,10 @@ def run_cycle(
 
         for entry in _in_order(state, entries, freed):
             outcome = process(entry)
-            if _why_kept_back(outcome) and _has_other_ways(state, entry):
+            if kept_back_for(outcome) and _has_other_ways(state, entry):
                 judge = partial(_entry, state, planned, entry.queue, now=now)
                 outcome = _judged_again(entry, outcome, judge, process)
-                if guard is not None and _why_kept_back(outcome):
+                if guard is not None and kept_back_for(outcome):
                     fewer = _with_fewer_pods(entry, judge, partial(guard.delays, planned=planned))
                     outcome = process(fewer) if fewer is not None else outcome
             if isinstance(outcome, Preempt):
@@ -373,7 +381,7 @@ def _admit(planned: PlannedUsage, entry: _Entry, guard: _HeadGuard | None) -> Ad
     if not fits():
         return _no_longer_fits(planned, entry, fits)
     if guard is not None and guard.delays(entry, planned):
-        return _keep_back(planned, entry, messages.KEPT_FOR_HEAD_MESSAGE)
+        return _keep_back(planned, entry, KeptFor.HEAD)
     planned.forget(entry.info.uid)
     planned.count(entry.queue.node, usage)
     return Admit(entry.info, entry.queue.name, entry.assignment, was_kept=entry.info.uid in entry.passed)
@@ -398,7 +406,7 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     if not fits():
         return _no_longer_fits(planned, entry, fits)
     if guard is not None and guard.delays(entry, planned):
-        return _keep_back(planned, entry, messages.KEPT_FOR_HEAD_MESSAGE)
+        return _keep_back(planned, entry, KeptFor.HEAD)
     planned.plan(outcome.reservation)
     return outcome
 
@@ -411,18 +419,19 @@ def _no_longer_fits(planned: PlannedUsage, entry: _Entry, fits: Callable[[], boo
     with planned.without_withheld(by_blocking_only=True):
         is_kept_back = fits()
     if is_kept_back:
-        return _keep_back(planned, entry, messages.KEPT_FOR_FIRST_MESSAGE)
+        return _keep_back(planned, entry, KeptFor.FIRST)
     return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
 
 
-def _keep_back(planned: PlannedUsage, entry: _Entry, message: str) -> Refuse:
+def _keep_back(planned: PlannedUsage, entry: _Entry, kept_for: KeptFor) -> Refuse:
     planned.forget(entry.info.uid)
-    return _refuse(entry, reasons.WAITING_FOR_QUOTA, message, Retry.CHANGE)
+    waits = reasons.WAITING_FOR_QUOTA
+    return Refuse(entry.info, entry.queue.name, waits, kept_for.value, Retry.CHANGE, kept_for=kept_for)
 
 
-def _why_kept_back(outcome: Outcome) -> str:
-    """The message of a refusal because free quota is kept for another Workload; "" for any other outcome."""
-    return outcome.message if isinstance(outcome, Refuse) and outcome.message in messages.KEPT_MESSAGES else ""
+def kept_back_for(outcome: Outcome) -> KeptFor | None:
+    """For whom quota is kept that this Workload could use; None if that is not why it waits."""
+    return outcome.kept_for if isinstance(outcome, Refuse) else None
 
 
 def _has_other_ways(state: SchedulerState, entry: _Entry) -> bool:
@@ -439,9 +448,9 @@ def _judged_again(
     `judge`: nominates it beside what is withheld, in flavors that are not excluded.
     """
     outcome, excluded = refusal, frozenset[Choice]()
-    while why := _why_kept_back(outcome):
+    while keeper := kept_back_for(outcome):
         before = entry
-        if why == messages.KEPT_FOR_HEAD_MESSAGE:  # what is kept for a head is not withheld
+        if keeper is KeptFor.HEAD:  # what is kept for a head is not withheld
             excluded |= entry.assignment.choices
         entry = judge(entry.info, excluded=excluded)
         if not entry.nomination.is_possible or _is_same(entry, before):

@@ -1,7 +1,7 @@
 """The scheduler's view of a cluster, built from API objects as a starting scheduler builds it. Pure.
 
 `judge` answers what the scheduler decides about one Workload at this moment: the queue's blockers are checked in the
-order of the life cycle, then admission cycles run in memory until none achieves anything (`outcomes.Rehearsal`). A
+order of the life cycle, then admission cycles run in memory until none achieves anything (`rehearsal`). A
 Workload that the cycles have not reached waits behind the head of a StrictFIFO queue, or is held back by
 blockAdmission; it is judged alone as well.
 """
@@ -36,6 +36,7 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.rehearsal import Rehearsal, held_back
 from queue_manager.scheduling.admission_evidence import (
     Evidence,
     evidence,
@@ -44,7 +45,7 @@ from queue_manager.scheduling.admission_evidence import (
     that_waits_for_its_turn,
 )
 from queue_manager.scheduling.backfill import NEVER, Backfilling, Promise, fit_together, kept_back_by, promise
-from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.cycle import Admit, KeptFor, Outcome, Preempt, Refuse, Retry, kept_back_for, run_cycle
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
 from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.planned_usage import borrows_from, can_always_reclaim, passes
@@ -153,7 +154,7 @@ class ClusterState:
         self._classes = tuple(objects.runtime_classes)
         self._readers: dict[str, RequestReader] = {}  # by namespace
         backfilling = Backfilling(settings.backfill) if settings.backfill is not None else None
-        self._rehearsal = outcomes.Rehearsal(
+        self._rehearsal = Rehearsal(
             self.state, self.queues, now, settings.block_admission, backfilling, settings.tries_all
         )
         self._load(objects)
@@ -382,8 +383,7 @@ class ClusterState:
     def _keeps_back(self, first: tuple[str, Info], other: tuple[str, Info]) -> bool:
         """Whether the first Workload of a StrictFIFO queue keeps back another one if only these two are tried."""
         decided = run_cycle(self.state, [first, other], self._now)
-        kept = (each for each in decided if isinstance(each, Refuse) and each.info.uid == other[1].uid)
-        return any(each.message == messages.KEPT_FOR_FIRST_MESSAGE for each in kept)
+        return any(kept_back_for(each) is KeptFor.FIRST for each in decided if each.info.uid == other[1].uid)
 
     def _head_before(self, name: str, info: Info, release: Promise) -> Promise | None:
         """With backfilling, the promise to an aged head that this Workload may not delay; of several the one with the
@@ -445,7 +445,7 @@ class ClusterState:
         if not self._rehearsal.is_blocked:
             return outcome
         never = isinstance(outcome, Refuse) and outcome.reason in NEVER_REASONS
-        return outcome if never else outcomes.held_back(info, name)
+        return outcome if never else held_back(info, name)
 
     def _head(self, name: str, decided: Mapping[str, Outcome]) -> Key | None:
         """The Workload that blocks the queue; else the first one that was tried and is still pending."""

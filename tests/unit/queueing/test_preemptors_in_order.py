@@ -2,9 +2,9 @@
 
 import pytest
 
-from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.preemptors import Preemptors
 from queue_manager.queueing.queue_set import MOST_TRIES, Queues
+from queue_manager.queueing.rehearsal import Rehearsal
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.planned_usage import PlannedUsage

@@ -1,8 +1,9 @@
 """After a restart: quota is kept again for those whose victims are still being stopped, before any other is tried."""
 
 from queue_manager.api.reasons import IN_COHORT_RECLAMATION, WAITING_FOR_PREEMPTED
-from queue_manager.queueing.outcomes import Rehearsal, restore_reservations
+from queue_manager.queueing.outcomes import restore_reservations
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.rehearsal import Rehearsal
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.holdings import Holding, PreemptedFor
 from queue_manager.scheduling.quota_state import SchedulerState

@@ -7,6 +7,7 @@ from queue_manager.queueing.equal_workloads import PendingReason
 from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.queueing.refresh_turns import TURNS
+from queue_manager.queueing.rehearsal import Rehearsal
 from queue_manager.scheduling.cycle import Admit, Refuse, Retry
 from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.holdings import Holding
@@ -120,7 +121,7 @@ def test_only_those_are_tried_that_released_quota_can_still_help():
         queues.put(asking(f"small-{name}", 1, queue=name), T0)
     runs = pending("runs", queue="a")
     state.hold(Holding(runs.uid, runs.key, "a", runs.queue, {CPU: 3000}, admitted=True))
-    rehearsal = outcomes.Rehearsal(state, queues, T0)
+    rehearsal = Rehearsal(state, queues, T0)
     assert len(rehearsal.settle()) == 6
     state.release(runs.uid)
     outcomes.requeue_within_reach(state, queues, names, T0)

@@ -8,9 +8,9 @@ import pytest
 from job_controller.model import Key
 from queue_manager.api.messages import KEPT_FOR_HEAD_MESSAGE
 from queue_manager.queueing.equal_workloads import PendingReason
-from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.pending import PendingWorkloads
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.rehearsal import Rehearsal
 from queue_manager.scheduling.backfill import Backfilling, BackfillRules, HeadOrder
 from queue_manager.scheduling.cycle import Admit, Retry
 from queue_manager.scheduling.fair_preemption import FINAL_SHARE

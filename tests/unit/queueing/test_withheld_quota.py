@@ -4,8 +4,8 @@ import pytest
 
 from job_controller.model import Key
 from queue_manager.api.messages import KEPT_FOR_FIRST_MESSAGE
-from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.rehearsal import Rehearsal
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState

@@ -3,8 +3,8 @@
 import pytest
 
 from queue_manager.api.policy_values import STRICT_FIFO
-from queue_manager.queueing.outcomes import Rehearsal
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.rehearsal import Rehearsal
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse
 from queue_manager.scheduling.fair_preemption import FINAL_SHARE
 from queue_manager.scheduling.holdings import Reservation

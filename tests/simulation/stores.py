@@ -41,7 +41,6 @@ from queue_manager.api.types import (
 )
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request, Response
-from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.pending_reasons import PendingReasons
@@ -410,11 +409,9 @@ def _reports(scheduler: Scheduler) -> dict[str, str]:
     pending: PendingReasons = scheduler._reasons
     report, preempt = pending.report, scheduler._preemptions.preempt
 
-    def record(info, transition, *more):  # type: ignore[no-untyped-def]
-        draft = Draft(pending._workloads.by_uid(info.uid), pending._runtime.clock.now())
-        transition(draft)
-        found[info.uid] = draft.condition("QuotaReserved").reason
-        report(info, transition, *more)
+    def record(info, why, *more, **named):  # type: ignore[no-untyped-def]
+        found[info.uid] = why.reason
+        report(info, why, *more, **named)
 
     def record_preemption(decision):  # type: ignore[no-untyped-def]
         found[decision.info.uid] = decision.reason

@@ -315,7 +315,7 @@ def test_a_victim_whose_admission_is_not_written_yet_costs_no_write() -> None:
             for name in lows:
                 await c.create(name, 1)
             await c.create("high", SLOTS + 10, priority=10)
-            await asyncio.sleep(1)
+            await asyncio.sleep(5)
             before = c.written[: c.written.index(("high", "QuotaReserved"))]
             assert {said for _, said in before} == {"QuotaReserved", "PendingEvaluation"}, "none is explained yet"
             evicted = [name for name in lows if await is_evicted(c, name)]

@@ -224,7 +224,9 @@ async def _may_exist(client: RestClient, queue: QueueTarget) -> bool:
 
 def _names(queue: QueueTarget, row: JobRow | DeactivatedJob) -> bool:
     """Whether a row names the queue, which may not exist."""
-    return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
+    if queue.is_cluster_queue:  # of a Job whose LocalQueue was deleted the admission alone says that
+        return isinstance(row, JobRow) and row.cluster_queue == queue.key.name
+    return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace)
 
 
 async def check_local_queue(client: RestClient, key: Key) -> None:

@@ -17,6 +17,7 @@ MEANINGS = {
     "AheadRow.queue": 'LocalQueue; "" for all whose names the reader may not know',
     "HolderRow.queue": 'LocalQueue; "" for all whose names the reader may not know',
     "clusterQueue": 'ClusterQueue; "" if it is not known',
+    "JobRow.clusterQueue": 'ClusterQueue that has admitted it; "" before, and after an eviction',
     "kind": "kind of the object",
     "priority": "priority of its Workload",
     "priorityClass": 'WorkloadPriorityClass or PriorityClass; "" if it has none',

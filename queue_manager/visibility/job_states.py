@@ -99,6 +99,7 @@ _LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None if the phase was never entered.
 
+    `cluster_queue`: which has admitted it; "" before, and after an eviction.
     `requeues`, `budget_attempts`: since its Workload was last activated. `preempted_for`: who needed the quota of its
     last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
     or why a Job without a Workload gets none. `cause`: why it failed or is deactivated (`shown_causes`); of others
@@ -112,6 +113,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     name: str
     queue: str
+    cluster_queue: str = ""
     priority: int
     state: JobState
     ready: int
@@ -250,10 +252,12 @@ def job_row(
     waited, ran = times_of(job, workload, now)
     status, pods = job.status, list(pods)
     of_pods = job_cause(job, workload, pods)
+    admission = workload.status.admission if workload is not None else None
     return JobRow(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
         queue=job.metadata.labels.get(keys.QUEUE_NAME, ""),
+        cluster_queue=admission.cluster_queue if admission is not None else "",
         priority=(workload.spec.priority or 0) if workload else 0,
         state=state,
         ready=status.ready or 0,

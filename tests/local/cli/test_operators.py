@@ -263,7 +263,7 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     assert me.json("show", "runs")["state"] == "Running"
 
 
-async def test_a_job_whose_local_queue_was_deleted_is_counted_before_a_drain_stops_it(
+async def test_a_job_whose_local_queue_was_deleted_is_listed_and_counted(
     user: Callable[..., User],
 ) -> None:
     me = user()
@@ -271,6 +271,8 @@ async def test_a_job_whose_local_queue_was_deleted_is_counted_before_a_drain_sto
     await me.until_state("runs", "Running")
     async with me.up.client() as client:
         await client.delete(LOCAL_QUEUES, "default", "user-queue")
+    [row] = me.json("ps", "-q", "cq/cluster-queue")
+    assert (row["name"], row["clusterQueue"]) == ("runs", "cluster-queue")
     for change in ("hold", "drain"):
         assert "(0 pending, 1 running)" in me.says(change, "cq/cluster-queue", "--dry-run")
 

@@ -7,10 +7,12 @@ import socket
 import ssl
 from collections.abc import Iterator
 
+from queue_manager.engine.http_connections import NotConnected
+
 REFUSED = "connection refused"
 TIMED_OUT = "timed out"
 _CONNECT_FAILED = "Connect call failed"  # of several addresses: asyncio joins their errors
-_BEFORE_SENDING = (ssl.SSLCertVerificationError, socket.gaierror, ConnectionRefusedError)
+_BEFORE_SENDING = (NotConnected, ssl.SSLCertVerificationError, socket.gaierror, ConnectionRefusedError)
 
 
 def may_have_arrived(error: BaseException) -> bool:

@@ -113,13 +113,13 @@ class ClusterTransport:
         if state == self._state:
             return
         try:
-            access = self._read()
+            link = _Link(self._read())
         except (KubeconfigError, OSError, ValueError) as error:
             log.warning("cannot read the changed credentials, keeping the old ones", extra={"error": str(error)})
             return
-        log.info("credentials changed, reconnecting", extra={"server": access.server})
-        old, self._link = self._link, _Link(access)
-        self._state = _state(access.files)
+        log.info("credentials changed, reconnecting", extra={"server": link.access.server})
+        old, self._link = self._link, link
+        self._state = _state(link.access.files)
         old.retired = True
         self._close_if_done(old)
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import gzip
+import socket
 import ssl
+import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from queue_manager.engine.http_connections import IDLE_SECONDS, HttpConnections
+from queue_manager.cli.connection_errors import may_have_arrived
+from queue_manager.engine.http_connections import IDLE_SECONDS, HttpConnections, NotConnected
 from queue_manager.engine.process_tuning import event_loop
 from queue_manager.engine.transport_protocol import Request
 from tests.local.tls import tls
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -61,6 +69,12 @@ async def connected(server: Server, path: str = "") -> AsyncIterator[HttpConnect
         listener.close()
 
 
+async def unusable(connections: HttpConnections) -> None:
+    """Wait until the idle connection is known to be closing."""
+    while connections._idle[0][0].is_usable:
+        await asyncio.sleep(0.001)
+
+
 async def ask(connections: HttpConnections, method: str = "GET", **fields: object) -> bytes:
     response = await connections.request(Request(method, "/x", **fields), [])  # type: ignore[arg-type]
     return response.body
@@ -68,12 +82,12 @@ async def ask(connections: HttpConnections, method: str = "GET", **fields: objec
 
 async def test_the_request_is_what_http_asks_for() -> None:
     server = Server()
-    async with connected(server, "/prefix") as connections:
+    async with connected(server, "/a prefix") as connections:
         request = Request("PATCH", "/a b/%2F?c", {"labelSelector": "a=b,c in (d)"}, b"{}")
         await connections.request(request, [("Accept", "application/json"), ("X-Who", "\u00fc")])
         host = connections._authority
     assert server.requests == [
-        b"PATCH /prefix/a%20b/%2F%3Fc?labelSelector=a%3Db%2Cc+in+%28d%29 HTTP/1.1\r\n"
+        b"PATCH /a%20prefix/a%20b/%2F%3Fc?labelSelector=a%3Db%2Cc+in+%28d%29 HTTP/1.1\r\n"
         b"Host: " + host.encode() + b"\r\nAccept: application/json\r\nX-Who: \xc3\xbc\r\nContent-Length: 2\r\n\r\n{}"
     ]
 
@@ -130,6 +144,19 @@ async def test_204_has_no_body_and_keeps_the_connection() -> None:
     assert server.connections == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "authority", "name"),
+    [
+        ("https://[::1]:6443/", "[::1]:6443", "::1"),
+        ("https://kubernetes.default.svc.:443", "kubernetes.default.svc:443", "kubernetes.default.svc"),
+        ("https://u:p@a.example", "a.example", "a.example"),
+    ],
+)
+def test_the_server_is_named_without_brackets_final_dot_and_password(url: str, authority: str, name: str) -> None:
+    connections = HttpConnections(url)
+    assert (connections._authority, connections._server_hostname) == (authority, name)
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 async def test_what_a_closing_connection_swallows_is_sent_again_if_idempotent(method: str) -> None:
     server = Server(OK, b"")
@@ -155,8 +182,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used() -> N
     async with connected(server) as connections:
         await ask(connections)
         server.writers[0].close()
-        while not connections._idle[0][0].is_closed:
-            await asyncio.sleep(0.001)
+        await unusable(connections)
         assert await ask(connections, "POST", body=b"1") == b"{}"
     assert server.connections == 2
 
@@ -207,11 +233,106 @@ async def test_bytes_that_nobody_requested_end_the_connection() -> None:
     server = Server()
     async with connected(server) as connections:
         await ask(connections)
-        server.writers[0].write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
-        while not connections._idle[0][0].is_closed:
-            await asyncio.sleep(0.001)
+        server.writers[0].write(TOO_LATE)
+        await unusable(connections)
         assert await ask(connections) == b"{}"
     assert server.connections == 2
+
+
+@pytest.mark.parametrize("more", [TOO_LATE, b"HTTP/1.1 4", b"garbage"])
+async def test_what_follows_a_response_is_not_part_of_it(more: bytes) -> None:
+    server = Server(OK + more)
+    async with connected(server) as connections:
+        response = await connections.request(Request("POST", "/", body=b""), [])
+        assert (response.status, response.body) == (200, b"{}")
+        assert await ask(connections) == b"{}"
+    assert server.connections == 2
+
+
+async def test_an_idle_connection_keeps_nothing_of_a_response() -> None:
+    server = Server()
+    async with connected(server) as connections:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await ask(connections)
+            assert gc.collect() < 3, "no cycles of references"
+        finally:
+            gc.enable()
+        assert connections._idle[0][0]._reader is None
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+async def test_what_a_proxy_compresses_is_decompressed(coding: str) -> None:
+    body = gzip.compress(b"text") if coding == "gzip" else zlib.compress(b"text")
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: "
+    server = Server(f"{head}{len(body)}\r\n\r\n".encode() + body, f"{head}3\r\n\r\nbad".encode())
+    async with connected(server) as connections:
+        assert await ask(connections) == b"text"
+        with pytest.raises(ConnectionError, match="cannot be decompressed"):
+            await ask(connections)
+
+
+async def test_a_burst_leaves_no_idle_connections_for_good() -> None:
+    server = Server()
+    async with connected(server) as connections:
+        await asyncio.gather(*(ask(connections) for _ in range(5)))
+        old = [(connection, since - IDLE_SECONDS - 1) for connection, since in connections._idle[:3]]
+        connections._idle[:3] = old
+        await ask(connections)
+        assert len(connections._idle) == 2
+
+
+async def test_another_address_of_a_name_is_tried_beside_a_silent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener with a full backlog does not answer."""
+    server = Server()
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    with socket.socket() as silent, contextlib.ExitStack() as clients:
+        silent.bind(("127.0.0.2", port))
+        silent.listen(0)
+        for _ in range(3):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.2", port))
+
+        async def addresses(*_: object, **__: object) -> list[object]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses)
+        connections = HttpConnections(f"http://two.example:{port}")
+        async with asyncio.timeout(5):
+            assert await ask(connections) == b"{}"
+        connections.close()
+    listener.close()
+
+
+async def test_close_ends_a_request_that_is_still_connecting() -> None:
+    server = Server()
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    connections = HttpConnections(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    asked = asyncio.create_task(ask(connections, "POST", body=b"1"))
+    await asyncio.sleep(0)
+    connections.close()
+    for request in (asked, ask(connections)):
+        with pytest.raises(NotConnected):
+            await request
+    assert server.requests == []
+    listener.close()
+
+
+async def test_a_connection_that_fails_says_why() -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    listener = await asyncio.start_server(reset, "127.0.0.1", 0)
+    connections = HttpConnections(f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}", ssl=tls().client)
+    with pytest.raises(NotConnected, match=r": .+") as caught:
+        await ask(connections)
+    assert not may_have_arrived(caught.value)
+    listener.close()
 
 
 async def test_close_ends_requests_under_way() -> None:

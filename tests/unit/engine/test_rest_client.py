@@ -382,6 +382,18 @@ async def test_a_proxy_gets_neither_credentials_nor_impersonation(tmp_path: Path
     assert {"Authorization: Bearer t", "Impersonate-User: ann"} <= set(plain.splitlines())
 
 
+async def test_a_kubeconfig_that_becomes_invalid_leaves_the_old_one_in_use(served: Served, tmp_path: Path) -> None:
+    """An error would stop the manager, which follows the file."""
+    path = kubeconfig(tmp_path, {"server": served[1].base_url}, {"token": "t"})
+    transport = ClusterTransport(lambda: load(path))
+    for server in ("https://127.0.0.1:99999", "https://127.0.0.1:64a", "https://[::1:6443", ""):
+        kubeconfig(tmp_path, {"server": server}, {"token": "renewed"})
+        transport.check_files()
+        assert transport.access.server == served[1].base_url
+    assert (await transport.request(Request("GET", PODS.path("default")))).status == 200
+    await transport.close()
+
+
 async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, {"server": served[1].base_url}, {"token": "t"})
     transport = HttpTransport.from_kubeconfig(path)

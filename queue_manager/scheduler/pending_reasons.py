@@ -194,9 +194,13 @@ class PendingReasons:
         """The StrictFIFO queue that this Workload blocks if it is refused; "" if others may pass it."""
         queues = self._quota_cache.queues
         local = queues.local_queues.get(info.queue)
-        pending = queues.cluster_queues.get(local.spec.cluster_queue) if local is not None else None
-        is_strict = pending is not None and pending.strategy == policy_values.STRICT_FIFO and not pending.pass_by
-        return local.spec.cluster_queue if local is not None and is_strict else ""
+        if local is None:
+            return ""
+        name = local.spec.cluster_queue
+        pending = queues.cluster_queues.get(name)
+        if pending is None or pending.strategy != policy_values.STRICT_FIFO or pending.pass_by:
+            return ""
+        return name
 
     def _write_later(self, finding: _Finding) -> None:
         uid = finding.info.uid

@@ -38,8 +38,8 @@ class AttemptCauses:
         return choose((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
 
     def has_pods(self, workload: Workload) -> bool:
-        """Whether its Job has a pod that runs or has failed, or one that is being created."""
-        return self._running.any_of(workload.job_uid) or self._failed.any_of(workload.job_uid)
+        """Whether its Job has a pod that runs or has failed. A create request is none: it may be refused again."""
+        return any(pods.of(workload.job_uid) for pods in (self._running, self._failed))
 
 
 def awaits_pods(workload: Workload) -> bool:

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from job_controller.model import Condition, ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
+from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.lifecycle.unscheduled import unscheduled
+from queue_manager.scheduler.attempt_causes import AttemptCauses
 from queue_manager.scheduler.job_pods import JobPods, uses_node
 
 
@@ -46,6 +48,20 @@ def test_whether_a_job_has_any_is_known_without_a_list_of_them(cache: Cache[Pod]
     assert running.any_of("j")
     cache.observe(pod(1, 2, "Failed"))
     assert not running.any_of("j")
+
+
+def test_a_create_request_is_no_evidence_that_pods_are_accepted(cache: Cache[Pod]) -> None:
+    """Its request may be refused like those before it, and that is then the cause of the attempt's end."""
+    running = pods_of(cache)
+    failed = JobPods(SimpleNamespace(cache=lambda *_: cache), "have failed", lambda pod: pod.status.phase == "Failed")
+    causes = AttemptCauses(running, failed)
+    owner = OwnerReference(kind="Job", name="j", uid="j", controller=True)
+    workload = Workload(metadata=ObjectMeta(name="w", owner_references=(owner,)))
+    with running.creating("j"):
+        assert running.any_of("j")
+        assert not causes.has_pods(workload)
+        cache.observe(pod(1, 1))
+        assert causes.has_pods(workload)
 
 
 def test_of_pods_that_no_node_can_take_the_first_by_name_speaks() -> None:

@@ -38,7 +38,7 @@ class AttemptCauses:
         return choose((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
 
     def has_pods(self, workload: Workload) -> bool:
-        """Whether its Job has a pod that runs or has failed. A create request is none: it may be refused again."""
+        """Whether its Job has a pod that runs or has failed. A create request does not count: it may be refused too."""
         return any(pods.of(workload.job_uid) for pods in (self._running, self._failed))
 
 
